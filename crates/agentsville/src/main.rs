@@ -1,0 +1,2 @@
+//! AgentsVille in one process.
+fn main() {}

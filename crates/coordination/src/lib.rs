@@ -1,0 +1,1 @@
+//! Event log and signals between processes: in process or Redis.

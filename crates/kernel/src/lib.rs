@@ -1,0 +1,1 @@
+//! Words shared by all: ids, caller, error codes, secrets, clock, limits.

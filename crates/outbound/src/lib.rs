@@ -1,0 +1,1 @@
+//! The address guard, and connections that go only where it allows.

@@ -1,0 +1,1 @@
+//! The generated contracts of the services.

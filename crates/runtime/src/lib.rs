@@ -1,0 +1,1 @@
+//! What every process needs: config, telemetry, lifecycle, gRPC host, transport, caller tokens.

@@ -1,0 +1,1 @@
+//! The database: pool, transactions, one writer, migration runner.

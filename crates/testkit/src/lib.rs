@@ -1,0 +1,1 @@
+//! Scripted peers and per-test databases.

@@ -1,0 +1,1 @@
+//! NPCs, Players and Grants.

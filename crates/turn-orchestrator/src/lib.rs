@@ -1,0 +1,1 @@
+//! The turn: Tool set, Provider, Tool calls, Parts.

@@ -1,0 +1,1 @@
+//! One schema for SQLite and PostgreSQL, a module per owning service.
