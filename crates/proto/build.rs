@@ -1,0 +1,33 @@
+//! Compiles `proto/` with protox: no `protoc` is needed, and nothing generated is checked in.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use prost::Message as _;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto");
+    println!("cargo:rerun-if-changed={}", root.display());
+    let mut files = Vec::new();
+    collect(&root, &mut files)?;
+    files.sort();
+    let descriptors = protox::compile(&files, [&root])?;
+    let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
+    fs::write(out.join("descriptor.bin"), descriptors.encode_to_vec())?;
+    tonic_prost_build::configure().bytes(".").compile_fds(descriptors)?;
+    Ok(())
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, files)?;
+        } else if path.extension().is_some_and(|extension| extension == "proto") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
