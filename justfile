@@ -1,0 +1,37 @@
+# Recipes for people; the scripts behind them work without `just`.
+
+# What has to hold before a change lands.
+ci:
+    .ci/run
+
+# Every test, or those that nextest's arguments select.
+test *args:
+    scripts/test {{ args }}
+
+# Every check that runs no test.
+lint:
+    scripts/lint
+
+# Formats the code.
+fmt:
+    cargo fmt --all
+
+# Checks one crate quickly.
+check crate:
+    cargo check -p {{ crate }} --all-targets
+
+# A Village on this machine.
+run *args:
+    cargo run --release -- {{ args }}
+
+# One rehearsed turn.
+demo *args:
+    cargo run --release -- demo {{ args }}
+
+# A benchmark, by name: turn.
+bench name *args:
+    cargo bench -p e2e --bench {{ name }} -- {{ args }}
+
+# Writes changed snapshots.
+snapshot *args:
+    INSTA_UPDATE=always cargo nextest run {{ args }}
