@@ -14,8 +14,12 @@ impl MigrationName for Founding {
 }
 
 #[async_trait::async_trait]
+#[expect(
+    elided_lifetimes_in_paths,
+    reason = "the trait leaves it out, and async-trait binds one that is written differently"
+)]
 impl MigrationTrait for Founding {
-    async fn up(&self, manager: &SchemaManager<'_>) -> Result<(), DbErr> {
+    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
         conversations(manager).await?;
         messages(manager).await?;
         parts(manager).await?;

@@ -220,15 +220,12 @@ fn taken_key(error: &DbErr, message: &str) -> String {
     let columns = message.rsplit(": ").next().unwrap_or_default();
     let mut key = String::new();
     for column in columns.split(", ") {
-        match column.split_once('.') {
-            Some((table, name)) => {
-                if key.is_empty() {
-                    key.push_str(table);
-                }
-                key.push('_');
-                key.push_str(name);
+        if let Some((table, name)) = column.split_once('.') {
+            if key.is_empty() {
+                key.push_str(table);
             }
-            None => {}
+            key.push('_');
+            key.push_str(name);
         }
     }
     key

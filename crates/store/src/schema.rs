@@ -91,7 +91,7 @@ pub async fn migrate<M: MigratorTrait>(store: &Store, ours: SchemaVersion) -> Re
             tracing::debug!(schema = ours.version, "the schema is up to date");
         }
         Some(_) | None => {
-            tracing::info!(schema = ours.version, "the schema was brought up to date")
+            tracing::info!(schema = ours.version, "the schema was brought up to date");
         }
     }
     Ok(())
