@@ -1,1 +1,1 @@
-//! The whole system, embedded and split.
+//! The whole system, embedded and split: its tests stand in `tests/it`, its benchmarks in `benches`.

@@ -1,0 +1,3 @@
+//! The whole system, as the people who use it meet it: processes, sockets, the command line.
+
+mod architecture;
