@@ -1,1 +1,10 @@
 //! Scripted peers and per-test databases.
+
+pub mod dns;
+pub mod origin;
+
+pub mod clock;
+#[cfg(feature = "database")]
+pub mod database;
+pub mod redis;
+mod shared_server;
