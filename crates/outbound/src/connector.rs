@@ -1,0 +1,261 @@
+//! Resolve, judge, connect: to the addresses that were judged and no others.
+//!
+//! **Architecture invariant:** a name is looked up once per connection; nothing below resolves again, reads proxies from the
+//! environment, or keeps a connection for the next judgement.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::{StreamExt as _, stream::FuturesUnordered};
+use rustls::{ClientConfig, pki_types::ServerName};
+use tokio::{
+    net::TcpStream,
+    time::{Instant, timeout, timeout_at},
+};
+use tokio_rustls::{TlsConnector, client::TlsStream};
+use tokio_util::task::TaskTracker;
+
+use crate::{
+    Config, Connection, Consumer, Error, Guard, Phase, Refusal, Resolver, Security, SetUpError,
+    Standing, Target, connection::Stream, guard::known_addresses, tls,
+};
+
+/// Addresses tried for one connection.
+const MAX_TRIES: usize = 8;
+/// Head start of one address over the next (RFC 8305 section 5 recommends 250 ms; browsers use 300).
+const HEAD_START: Duration = Duration::from_millis(300);
+/// One address's time, so that a dead one does not use up the caller's.
+const TRY_TIME: Duration = Duration::from_secs(3);
+
+/// Opens connections to the outside. Everything that leaves the Village on somebody's word goes through one of these.
+#[derive(Debug, Clone)]
+pub struct Connector {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    guard: Guard,
+    resolver: Resolver,
+    tls: Arc<ClientConfig>,
+    tasks: TaskTracker,
+}
+
+/// A target whose every address was judged and let pass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Approved {
+    /// The target.
+    pub target: Target,
+    /// Its addresses, all of them, in the order in which they will be tried.
+    pub addresses: Vec<IpAddr>,
+}
+
+impl Connector {
+    /// A connector. Connections are driven on `tasks` until they are dropped.
+    pub fn new(config: &Config, tasks: TaskTracker) -> Result<Self, SetUpError> {
+        Ok(Self {
+            shared: Arc::new(Shared {
+                guard: Guard::new(config)?,
+                resolver: Resolver::new(config.nameserver),
+                tls: tls::client(config.ca_file.as_deref())?,
+                tasks,
+            }),
+        })
+    }
+
+    /// The guard that judges for this connector.
+    pub fn guard(&self) -> &Guard {
+        &self.shared.guard
+    }
+
+    /// Resolves a target and judges everything about it. One address that may not be connected to refuses the target: what
+    /// else would make a name point inside and outside at once?
+    pub async fn approve(&self, target: &Target, consumer: Consumer) -> Result<Approved, Error> {
+        let Shared {
+            guard, resolver, ..
+        } = &*self.shared;
+        let standing = guard.judge_name(target, consumer)?;
+        let addresses = match (known_addresses(target, standing), target.name()) {
+            (Some(known), _) => known,
+            (None, Some(name)) => resolver.look_up(name).await?,
+            (None, None) => Vec::new(),
+        };
+        self.judge_all(target, &addresses, standing, consumer)?;
+        Ok(Approved {
+            target: target.clone(),
+            addresses: interleave(addresses),
+        })
+    }
+
+    fn judge_all(
+        &self,
+        target: &Target,
+        addresses: &[IpAddr],
+        standing: Standing,
+        consumer: Consumer,
+    ) -> Result<(), Refusal> {
+        addresses.iter().try_for_each(|&address| {
+            self.shared
+                .guard
+                .judge_address(target, address, standing, consumer)
+        })
+    }
+
+    /// Opens a plain TCP connection, for instance for a tunnel. The peer is one of the approved addresses.
+    pub async fn connect_tcp(
+        &self,
+        target: &Target,
+        consumer: Consumer,
+        deadline: Instant,
+    ) -> Result<TcpStream, Error> {
+        let timed_out = |phase| Error::TimedOut {
+            host: target.host().to_string(),
+            phase,
+        };
+        let approved = timeout_at(deadline, self.approve(target, consumer))
+            .await
+            .map_err(|_elapsed| timed_out(Phase::Resolving))??;
+        timeout_at(deadline, race(&approved))
+            .await
+            .map_err(|_elapsed| timed_out(Phase::Connecting))?
+    }
+
+    /// Opens an HTTP connection: TCP, TLS for the target's own name if the target asks for it, and the HTTP version that both
+    /// sides speak. `deadline` covers all of that, and not what is done with the connection.
+    pub async fn connect(
+        &self,
+        target: &Target,
+        consumer: Consumer,
+        deadline: Instant,
+    ) -> Result<Connection, Error> {
+        let tcp = self.connect_tcp(target, consumer, deadline).await?;
+        let handshakes = async {
+            let stream = match target.security() {
+                Security::Plain => Stream::Plain(tcp),
+                Security::Tls => Stream::Tls(Box::new(self.handshake(target, tcp).await?)),
+            };
+            Connection::open(stream, target.clone(), self.shared.tasks.clone()).await
+        };
+        timeout_at(deadline, handshakes)
+            .await
+            .map_err(|_elapsed| Error::TimedOut {
+                host: target.host().to_string(),
+                phase: Phase::Connecting,
+            })?
+    }
+
+    async fn handshake(
+        &self,
+        target: &Target,
+        tcp: TcpStream,
+    ) -> Result<TlsStream<TcpStream>, Error> {
+        let failed = |why: String| Error::Tls {
+            host: target.host().to_string(),
+            why,
+        };
+        let name = match (target.address(), target.name()) {
+            (Some(address), _) => ServerName::from(address),
+            (None, name) => ServerName::try_from(name.unwrap_or_default().to_owned())
+                .map_err(|problem| failed(problem.to_string()))?,
+        };
+        TlsConnector::from(Arc::clone(&self.shared.tls))
+            .connect(name, tcp)
+            .await
+            .map_err(|problem| failed(problem.to_string()))
+    }
+}
+
+/// Tries the approved addresses, each with a head start over the next, and keeps the first connection.
+async fn race(approved: &Approved) -> Result<TcpStream, Error> {
+    let target = &approved.target;
+    let unreachable = |why: String| Error::Unreachable {
+        host: target.to_string(),
+        why,
+    };
+    let mut waiting = approved
+        .addresses
+        .iter()
+        .take(MAX_TRIES)
+        .map(|&address| SocketAddr::new(address, target.port()));
+    let mut running = FuturesUnordered::new();
+    let mut last_problem = "it has no address".to_owned();
+    loop {
+        let has_more = match waiting.next() {
+            Some(next) => {
+                running.push(connect_one(next));
+                true
+            }
+            None => false,
+        };
+        // Until the head start is over, or for good when no address waits.
+        let head_start = async {
+            if has_more {
+                tokio::time::sleep(HEAD_START).await;
+            } else {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            ended = running.next() => match ended {
+                Some(Ok(stream)) => {
+                    check_peer(&stream, approved).map_err(unreachable)?;
+                    return Ok(stream);
+                }
+                Some(Err(problem)) => last_problem = problem,
+                None => return Err(unreachable(last_problem)),
+            },
+            () = head_start => {}
+        }
+    }
+}
+
+async fn connect_one(address: SocketAddr) -> Result<TcpStream, String> {
+    let connect = async {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok::<_, io::Error>(stream)
+    };
+    match timeout(TRY_TIME, connect).await {
+        Ok(Ok(stream)) => Ok(stream),
+        Ok(Err(problem)) => Err(format!("{address}: {problem}")),
+        Err(_elapsed) => Err(format!(
+            "{address}: no answer within {} seconds",
+            TRY_TIME.as_secs()
+        )),
+    }
+}
+
+/// The last tripwire: before a byte is sent, the other end must be one of the addresses that were judged.
+fn check_peer(stream: &TcpStream, approved: &Approved) -> Result<(), String> {
+    let peer = stream
+        .peer_addr()
+        .map_err(|problem| problem.to_string())?
+        .ip()
+        .to_canonical();
+    if approved
+        .addresses
+        .iter()
+        .any(|address| address.to_canonical() == peer)
+    {
+        Ok(())
+    } else {
+        Err(format!(
+            "the connection went to {peer}, which was not judged"
+        ))
+    }
+}
+
+/// One address of each family in turn, IPv6 first (RFC 8305 section 4).
+fn interleave(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
+    let (v6, v4): (Vec<IpAddr>, Vec<IpAddr>) = addresses.into_iter().partition(IpAddr::is_ipv6);
+    let longest = v6.len().max(v4.len());
+    (0..longest)
+        .flat_map(|place| [v6.get(place), v4.get(place)])
+        .flatten()
+        .copied()
+        .collect()
+}

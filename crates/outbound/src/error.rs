@@ -1,0 +1,177 @@
+//! What can go wrong on the way to a connection.
+
+use std::{borrow::Cow, fmt, net::IpAddr};
+
+use crate::{BlockedAddress, Rule};
+
+/// The most of a host that a message shows, in characters.
+const SHOWN: usize = 80;
+
+/// A destination that may not be connected to. Trying again will not help; an Operator's exemption may.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The rule.
+    pub rule: Rule,
+    /// The host, unless the URL was refused before it had one.
+    pub host: Option<String>,
+    /// The address, if it was refused for one.
+    pub address: Option<IpAddr>,
+    detail: Cow<'static, str>,
+}
+
+impl Refusal {
+    pub(crate) fn new(rule: Rule, host: String, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            rule,
+            host: Some(host),
+            address: None,
+            detail: detail.into(),
+        }
+    }
+
+    pub(crate) fn without_host(rule: Rule, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            rule,
+            host: None,
+            address: None,
+            detail: detail.into(),
+        }
+    }
+
+    pub(crate) fn malformed(problem: &str) -> Self {
+        Self::without_host(Rule::Malformed, format!("that is not a URL: {problem}"))
+    }
+
+    pub(crate) fn of_address(host: String, blocked: &BlockedAddress) -> Self {
+        Self {
+            rule: blocked.rule,
+            host: Some(host),
+            address: Some(blocked.address),
+            detail: Cow::Owned(blocked.to_string()),
+        }
+    }
+
+    pub(crate) fn with_address(mut self, address: IpAddr) -> Self {
+        self.address = Some(address);
+        self
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.host {
+            Some(host) => write!(
+                f,
+                "{} is refused by rule {}: {}",
+                shown(host),
+                self.rule,
+                self.detail
+            ),
+            None => write!(f, "refused by rule {}: {}", self.rule, self.detail),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Why there is no connection, or no answer over it. Each shows a sentence.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The guard said no.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The name has no address that is known for certain. Treated as refused; trying again later may help.
+    #[error("{} does not resolve: {why}", shown(.host))]
+    Unresolvable {
+        /// The name.
+        host: String,
+        /// What DNS said.
+        why: String,
+    },
+    /// No approved address took the connection.
+    #[error("{} cannot be reached: {why}", shown(.host))]
+    Unreachable {
+        /// The host and port.
+        host: String,
+        /// What the last attempt said.
+        why: String,
+    },
+    /// The host could not prove that it is the host.
+    #[error("{} failed the TLS handshake: {why}", shown(.host))]
+    Tls {
+        /// The host.
+        host: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// The host does not speak HTTP as it should.
+    #[error("{} did not answer in proper HTTP: {why}", shown(.host))]
+    Http {
+        /// The host.
+        host: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// It took too long.
+    #[error("{} took too long {phase}", shown(.host))]
+    TimedOut {
+        /// The host.
+        host: String,
+        /// While what.
+        phase: Phase,
+    },
+}
+
+/// What was going on when the time was up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Looking the name up.
+    Resolving,
+    /// Opening the connection, TLS included.
+    Connecting,
+    /// Waiting for the answer's head.
+    Answering,
+    /// Reading the answer's body.
+    Reading,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Resolving => "to resolve",
+            Self::Connecting => "to connect",
+            Self::Answering => "to answer",
+            Self::Reading => "to send its answer",
+        })
+    }
+}
+
+/// Why the guard cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum SetUpError {
+    /// `outbound.ca_file` cannot be used.
+    #[error(
+        "outbound.ca_file {path:?} cannot be used: {why}; give a PEM file with at least one certificate"
+    )]
+    CaFile {
+        /// The path.
+        path: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// The TLS library refused its own defaults.
+    #[error("TLS cannot be set up")]
+    Tls(#[from] rustls::Error),
+    /// The machine's own addresses cannot be read.
+    #[error(
+        "this machine's network addresses cannot be read, so that they could not be refused: {0}"
+    )]
+    OwnAddresses(std::io::Error),
+}
+
+fn shown(host: &str) -> Cow<'_, str> {
+    match host.char_indices().nth(SHOWN) {
+        None => Cow::Borrowed(host),
+        Some((end, _)) => Cow::Owned(format!("{}…", &host[..end])),
+    }
+}

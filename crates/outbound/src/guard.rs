@@ -1,0 +1,251 @@
+//! The decision: policy, exemptions, and what is the Village's own.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::{PoisonError, RwLock},
+};
+
+use ipnet::IpNet;
+
+use crate::{
+    BlockedAddress, Config, Consumer, Exemption, Mode, Policy, Refusal, Rule, SetUpError, Target,
+    Verdict, name,
+    own::{Belonging, OwnAddresses, reaches},
+};
+
+/// Judges targets by name, and the addresses that they have. It resolves nothing and connects to nothing.
+#[derive(Debug)]
+pub struct Guard {
+    policy: Policy,
+    exemptions: Vec<Exemption>,
+    mode: Mode,
+    own_networks: Vec<IpNet>,
+    own_addresses: Option<OwnAddresses>,
+    own_listeners: RwLock<Vec<SocketAddr>>,
+}
+
+/// How a target stands after its name was judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// Its addresses are judged.
+    Ordinary,
+    /// An exemption opens the name, and with it all its addresses but metadata and the Village's own listeners.
+    Exempt,
+}
+
+impl Guard {
+    /// A guard for this machine. Exemptions, and report mode, are logged.
+    pub fn new(config: &Config) -> Result<Self, SetUpError> {
+        let own = OwnAddresses::read().map_err(SetUpError::OwnAddresses)?;
+        let guard = Self {
+            own_addresses: Some(own),
+            ..Self::offline(config)
+        };
+        for exemption in &guard.exemptions {
+            tracing::info!(%exemption, "the guard has an exemption");
+        }
+        if guard.mode == Mode::Report {
+            tracing::warn!(
+                "outbound.mode is \"report\": refusals are logged and not enforced, except for loopback, link-local, metadata and own networks"
+            );
+        }
+        Ok(guard)
+    }
+
+    /// A guard that knows nothing of the machine it runs on.
+    pub fn offline(config: &Config) -> Self {
+        Self {
+            policy: Policy::new(config.nat64_prefixes.clone()),
+            exemptions: config.allow.clone(),
+            mode: config.mode,
+            own_networks: config.own_networks.clone(),
+            own_addresses: None,
+            own_listeners: RwLock::new(Vec::new()),
+        }
+    }
+
+    /// Whether refusals hold; `/readyz` warns when they do not.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Refuses connections to one of the Village's own listeners, whatever is exempt. Call it with the bound address.
+    pub fn protect_listener(&self, listener: SocketAddr) {
+        self.own_listeners
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(listener);
+    }
+
+    /// Judges a target by its name. What it says of an address is only that its addresses are judged next.
+    pub fn judge_name(&self, target: &Target, consumer: Consumer) -> Result<Standing, Refusal> {
+        let Some(name) = target.name() else {
+            return Ok(Standing::Ordinary);
+        };
+        let refused = name::judge(name);
+        if refused == Some(Rule::MetadataName) {
+            return Err(name_refusal(name, Rule::MetadataName));
+        }
+        if self
+            .exemptions
+            .iter()
+            .any(|exemption| exemption.opens_name(name, target.port(), consumer))
+        {
+            return Ok(Standing::Exempt);
+        }
+        match refused {
+            None => Ok(Standing::Ordinary),
+            Some(rule) => {
+                let refusal = name_refusal(name, rule);
+                // What the name stands for is judged next, so that localhost stays refused by its addresses.
+                if self.lets_pass(rule) {
+                    report(&refusal, consumer);
+                    Ok(Standing::Ordinary)
+                } else {
+                    Err(refusal)
+                }
+            }
+        }
+    }
+
+    /// Judges one address of a target.
+    pub fn judge_address(
+        &self,
+        target: &Target,
+        address: IpAddr,
+        standing: Standing,
+        consumer: Consumer,
+    ) -> Result<(), Refusal> {
+        let refuse =
+            |blocked: &BlockedAddress| Refusal::of_address(target.host().to_string(), blocked);
+        let effective = self.policy.effective(address);
+        if self.is_own_listener(SocketAddr::new(effective, target.port())) {
+            return Err(Refusal::new(
+                Rule::OwnListener,
+                target.host().to_string(),
+                format!(
+                    "{address} port {} is where the Village itself listens, and no exemption opens that",
+                    target.port()
+                ),
+            )
+            .with_address(address));
+        }
+        let by_policy = match self.policy.judge(address) {
+            Verdict::Public => None,
+            Verdict::Blocked(blocked) => Some(blocked),
+        };
+        if let Some(blocked) = &by_policy
+            && self.policy.is_metadata(address)
+        {
+            return Err(refuse(blocked));
+        }
+        let is_open = || {
+            standing == Standing::Exempt
+                || self.exemptions.iter().any(|exemption| {
+                    exemption.opens_address(address.to_canonical(), target.port(), consumer)
+                })
+        };
+        let own = self.judge_own(address, effective);
+        let Some(blocked) = by_policy.or(own) else {
+            return Ok(());
+        };
+        if is_open() {
+            return Ok(());
+        }
+        if self.mode == Mode::Report && self.policy.may_be_reported(&blocked) && own.is_none() {
+            report(&refuse(&blocked), consumer);
+            return Ok(());
+        }
+        Err(refuse(&blocked))
+    }
+
+    fn lets_pass(&self, rule: Rule) -> bool {
+        self.mode == Mode::Report && rule.may_be_reported()
+    }
+
+    fn is_own_listener(&self, address: SocketAddr) -> bool {
+        self.own_listeners
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .any(|&listener| reaches(address, listener, self.own_addresses.as_ref()))
+    }
+
+    fn judge_own(&self, address: IpAddr, effective: IpAddr) -> Option<BlockedAddress> {
+        let blocked = |rule, network, registry| BlockedAddress {
+            address,
+            rule,
+            network,
+            registry,
+            embedded: match effective {
+                IpAddr::V4(v4) if effective != address => Some(v4),
+                IpAddr::V4(_) | IpAddr::V6(_) => None,
+            },
+        };
+        let belonging = self
+            .own_addresses
+            .as_ref()
+            .and_then(|own| own.belonging(effective));
+        match belonging {
+            Some(Belonging::Itself(network)) => Some(blocked(
+                Rule::OwnAddress,
+                IpNet::from(network.addr()),
+                "an address of this machine",
+            )),
+            Some(Belonging::OnLink(network)) => Some(blocked(
+                Rule::OwnNetwork,
+                network,
+                "a network that this machine is on",
+            )),
+            None => self
+                .own_networks
+                .iter()
+                .find(|network| network.contains(&effective))
+                .map(|&network| {
+                    blocked(
+                        Rule::OwnNetwork,
+                        network,
+                        "one of the Village's own networks, outbound.own_networks",
+                    )
+                }),
+        }
+    }
+}
+
+/// The addresses that a target has without a look-up: a literal's, and an exempt `localhost`'s.
+pub(crate) fn known_addresses(target: &Target, standing: Standing) -> Option<Vec<IpAddr>> {
+    if let Some(address) = target.address() {
+        return Some(vec![address]);
+    }
+    let is_localhost = target.name().is_some_and(name::is_localhost);
+    (is_localhost && standing == Standing::Exempt).then(|| {
+        vec![
+            IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ]
+    })
+}
+
+fn name_refusal(name: &str, rule: Rule) -> Refusal {
+    let detail = if rule == Rule::MetadataName {
+        "it is the name of a cloud's metadata service, and no exemption opens that"
+    } else if rule == Rule::SingleLabel {
+        "it has no dot, and such a name only means something inside a network"
+    } else {
+        "a name that ends so only means something on a machine or inside a network"
+    };
+    Refusal::new(rule, name.to_owned(), detail)
+}
+
+fn report(refusal: &Refusal, consumer: Consumer) {
+    tracing::warn!(
+        host = refusal.host,
+        address = refusal.address.map(tracing::field::display),
+        rule = refusal.rule.as_str(),
+        %consumer,
+        "the guard would have refused this (outbound.mode is \"report\")"
+    );
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,11 @@
+//! The guard against the corpus, and the connector against scripted DNS and web servers on loopback.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a helper of a test fails the test"
+)]
+
+mod connector;
+mod corpus;
+mod resolver;
+mod support;
