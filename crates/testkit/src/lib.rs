@@ -1,6 +1,7 @@
 //! Scripted peers and per-test databases.
 
 pub mod dns;
+pub mod events;
 pub mod origin;
 
 pub mod clock;
