@@ -3,6 +3,7 @@
 pub mod dns;
 pub mod events;
 pub mod origin;
+pub mod provider;
 
 pub mod clock;
 #[cfg(feature = "database")]
