@@ -1,1 +1,72 @@
-//! Guarded outbound fetch.
+//! Guarded outbound fetch: `fetch_url`.
+//!
+//! A model aims it, and pages aim the model, so this is the most carefully bounded call of the house: `https:` only, every hop of a
+//! chain judged and connected by [`outbound`], one deadline over all of it, a bound on bytes and on text.
+//!
+//! What the guard refuses and what the network does is an answer with a sentence for the model, and the turn goes on; an error is
+//! only what is wrong with the call itself.
+//!
+//! **Architecture invariants:** this service holds no secret but its own key, and links neither a database nor a Provider. Nothing
+//! is sent to a host that could be of use to another: no cookies, no referrer, no credentials.
+
+mod config;
+mod error;
+mod fetch;
+mod grpc;
+mod hosts;
+mod page;
+mod refusal;
+mod report;
+
+use std::{net::SocketAddr, sync::Arc};
+
+use kernel::Clock;
+use outbound::{Connector, Mode};
+use runtime::{BoxError, GrpcServer, Lifecycle, Settings};
+
+pub use config::Config;
+pub use error::Error;
+pub use hosts::{HostList, InvalidHost};
+
+/// The settings that say where the Village listens.
+const LISTENERS: [&str; 4] = [
+    "edge.listen",
+    "grpc.listen",
+    "admin.listen",
+    "egress.listen",
+];
+
+/// What the service works with.
+#[derive(Debug, Clone)]
+pub struct Deps {
+    /// The way out.
+    pub connector: Connector,
+    /// For the time at which a page was fetched.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// The way out as the settings have it, with every listener that they give a port protected. A listener that picks its own port is
+/// protected by whoever binds it.
+pub fn connector(settings: &Settings, lifecycle: &Lifecycle) -> Result<Connector, BoxError> {
+    let config: outbound::Config = settings.section("outbound")?;
+    let connector = Connector::new(&config, lifecycle.tracker().clone())?;
+    for listener in LISTENERS {
+        let address: String = settings.value(listener)?;
+        if let Ok(address) = address.parse::<SocketAddr>()
+            && address.port() != 0
+        {
+            connector.guard().protect_listener(address);
+        }
+    }
+    Ok(connector)
+}
+
+/// The service. It holds nothing between requests and starts no task of its own; `/readyz` warns while the guard only reports.
+pub fn build(config: Config, deps: Deps, lifecycle: &Lifecycle) -> GrpcServer {
+    if deps.connector.guard().mode() == Mode::Report {
+        lifecycle.readiness().warn(
+            "outbound.mode is \"report\": addresses that the guard would refuse are fetched and logged",
+        );
+    }
+    grpc::server(fetch::Fetcher::new(config, deps))
+}

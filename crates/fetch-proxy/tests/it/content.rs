@@ -1,0 +1,169 @@
+//! What becomes of bodies.
+
+use std::time::Duration;
+
+use fetch_proxy::Config;
+use proto::fetch::v1::{FetchRequest, RefusalReason, fetch_response::Outcome};
+use testkit::origin::Reply;
+
+use crate::support::{Setup, facts, of};
+
+#[tokio::test]
+async fn a_page_comes_with_all_that_is_known_of_it() {
+    let setup = Setup::new().await;
+    setup.site.serve(
+        "/a",
+        Reply::ok("application/json; charset=utf-8", r#"{"a":"é"}"#),
+    );
+    let page = setup.page(&setup.url("/a")).await;
+    assert_eq!(page.text, r#"{"a":"é"}"#);
+    assert_eq!(page.final_url, setup.url("/a"));
+    assert_eq!(
+        (
+            page.status,
+            page.redirects,
+            page.start_index,
+            page.next_start_index
+        ),
+        (200, 0, 0, None)
+    );
+    assert_eq!(page.content_type, "application/json; charset=utf-8");
+    assert_eq!((page.body_bytes, page.total_characters), (10, 9));
+    assert!(!page.body_cut && !page.body_short);
+    assert!(page.fetched_at_micros > 0);
+}
+
+#[tokio::test]
+async fn a_long_text_is_read_page_by_page_to_its_end() {
+    let config = Config {
+        page_characters: 100,
+        ..Config::default()
+    };
+    let setup = Setup::with(config).await;
+    let text: String = (0..100).map(|n| format!("line {n} é\n")).collect();
+    setup.site.serve("/", Reply::text(text.clone()));
+    let (mut joined, mut start) = (String::new(), 0);
+    loop {
+        let request = FetchRequest {
+            start_index: start,
+            ..of(&setup.url("/"))
+        };
+        let Outcome::Page(page) = setup.fetch(request).await else {
+            panic!("refused at {start}");
+        };
+        assert_eq!(page.start_index, start);
+        assert!(page.text.chars().count() <= 100);
+        joined.push_str(&page.text);
+        match page.next_start_index {
+            Some(next) => start = next,
+            None => break,
+        }
+    }
+    assert_eq!(joined, text);
+
+    let beyond = FetchRequest {
+        start_index: 1_000_000,
+        ..of(&setup.url("/"))
+    };
+    let Outcome::Page(page) = setup.fetch(beyond).await else {
+        panic!("refused");
+    };
+    assert!(page.text.starts_with("[There is nothing at character"));
+}
+
+#[tokio::test]
+async fn a_body_beyond_the_bound_is_cut_and_says_so() {
+    let config = Config {
+        body_bytes: 1_025,
+        ..Config::default()
+    };
+    let setup = Setup::with(config).await;
+    let endless = Reply::text("é".repeat(2_000)).pause(Duration::from_hours(1));
+    setup.site.serve("/", endless);
+    let page = setup.page(&setup.url("/")).await;
+    assert!(page.body_cut);
+    assert_eq!(page.body_bytes, 1_025);
+    assert_eq!(page.text, "é".repeat(512));
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_given_as_far_as_it_came() {
+    let setup = Setup::new().await;
+    let broken = Reply::text("the first half")
+        .pause(Duration::from_millis(200))
+        .broken_off();
+    setup.site.serve("/", broken);
+    let page = setup.page(&setup.url("/")).await;
+    assert_eq!(
+        (page.text.as_str(), page.body_short),
+        ("the first half", true)
+    );
+}
+
+#[tokio::test]
+async fn what_is_not_text_is_described_whatever_it_is_called() {
+    let setup = Setup::new().await;
+    let png: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
+    for (path, reply, name) in [
+        ("/a", Reply::ok("image/png", png), "image/png"),
+        ("/b", Reply::ok("text/html", png), "text/html"),
+        (
+            "/c",
+            Reply::status(200).piece(png),
+            "a file of an unknown type",
+        ),
+        (
+            "/d",
+            Reply::ok("application/pdf", "%PDF-1.7"),
+            "application/pdf",
+        ),
+    ] {
+        setup.site.serve(path, reply);
+        let page = setup.page(&setup.url(path)).await;
+        assert!(
+            page.text.starts_with(&format!("[This is not text: {name}")),
+            "{}",
+            page.text
+        );
+        assert!(!page.text.contains("IHDR"));
+    }
+    setup
+        .site
+        .serve("/e", Reply::status(200).piece("plain words"));
+    assert_eq!(setup.page(&setup.url("/e")).await.text, "plain words");
+}
+
+#[tokio::test]
+async fn an_error_page_is_a_page_with_its_status() {
+    let setup = Setup::new().await;
+    let reply = Reply::status(503)
+        .header("content-type", "text/plain")
+        .piece("come back later");
+    setup.site.serve("/", reply);
+    let page = setup.page(&setup.url("/")).await;
+    assert_eq!((page.status, page.text.as_str()), (503, "come back later"));
+    assert_eq!(setup.page(&setup.url("/absent")).await.status, 404);
+}
+
+#[tokio::test]
+async fn a_compressed_answer_is_refused_in_words() {
+    let setup = Setup::new().await;
+    let bomb = Reply::text("\u{1f}").header("content-encoding", "br, gzip");
+    setup.site.serve("/", bomb);
+    let refusal = setup.refusal(&setup.url("/")).await;
+    assert_eq!(facts(&refusal), (RefusalReason::BadResponse, 0, ""));
+    assert!(
+        refusal.sentence.contains("compressed (br, gzip)"),
+        "{}",
+        refusal.sentence
+    );
+}
+
+#[tokio::test]
+async fn a_page_cannot_smuggle_what_databases_and_terminals_choke_on() {
+    let setup = Setup::new().await;
+    let text = format!("{}\0b", "a".repeat(1_100));
+    setup.site.serve("/", Reply::text(text));
+    let page = setup.page(&setup.url("/")).await;
+    assert!(page.text.ends_with("\u{FFFD}b"));
+}
