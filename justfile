@@ -28,9 +28,10 @@ run *args:
 demo *args:
     cargo run --release -- demo {{ args }}
 
-# A benchmark, by name: turn.
+# A benchmark, by name: turn. `--quick` runs one round.
 bench name *args:
-    cargo bench -p e2e --bench {{ name }} -- {{ args }}
+    cargo build --release --package agentsville --package testkit --bins
+    cargo bench --package e2e --bench {{ name }} -- {{ args }}
 
 # Writes changed snapshots.
 snapshot *args:

@@ -98,7 +98,7 @@ impl<'t> Reader<'t> {
             self.space();
             let value = self.value(depth + 1)?;
             if let Some(&place) = places.get(&key) {
-                members[place].1 = value
+                members[place].1 = value;
             } else {
                 places.insert(key.clone(), members.len());
                 members.push((key, value));
