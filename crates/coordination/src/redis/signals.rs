@@ -125,10 +125,9 @@ impl Signals for Remote {
     }
 
     async fn subscribe(&self, topic: &str) -> SignalStream {
-        let stream = self.topics.subscribe(topic);
         let mut live = self.live.subscribe();
         // Without a connection the subscriber learns by `Missed` when there is one again.
         drop(tokio::time::timeout(COMMAND_TIME, live.wait_for(|live| *live)).await);
-        stream
+        self.topics.subscribe(topic)
     }
 }
