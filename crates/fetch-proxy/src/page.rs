@@ -185,10 +185,9 @@ mod tests {
 
     #[test]
     fn pages_join_to_the_whole_text_and_never_split_a_character() {
-        let text: String = (0..500)
-            .map(|n| format!("line {n} é 村 𝄞\n"))
-            .collect::<String>()
-            + &"no line ends here ".repeat(200);
+        let mut pieces: Vec<String> = (0..500).map(|n| format!("line {n} é 村 𝄞\n")).collect();
+        pieces.push("no line ends here ".repeat(200));
+        let text = pieces.concat();
         let (mut joined, mut start, mut pages) = (String::new(), 0, 0);
         loop {
             let page = cut(&text, start, 333);

@@ -50,19 +50,10 @@ pub fn check_offline(line: &str) -> Check {
     match subject(line) {
         Err(refusal) => refused(line, &refusal),
         Ok(Subject::Address(address)) => check_address(line, address),
-        Ok(Subject::Url(target)) => {
-            let judged = guard
-                .judge_name(&target, Consumer::Fetch)
-                .and_then(|standing| {
-                    target.address().map_or(Ok(()), |address| {
-                        guard.judge_address(&target, address, standing, Consumer::Fetch)
-                    })
-                });
-            match judged {
-                Ok(()) => allowed(line, target.address()),
-                Err(refusal) => refused(line, &refusal),
-            }
-        }
+        Ok(Subject::Url(target)) => match guard.judge_without_look_up(&target, Consumer::Fetch) {
+            Ok(()) => allowed(line, target.address()),
+            Err(refusal) => refused(line, &refusal),
+        },
     }
 }
 

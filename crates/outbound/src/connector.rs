@@ -259,3 +259,64 @@ fn interleave(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
         .copied()
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::Schemes;
+
+    fn addresses(texts: &[&str]) -> Vec<IpAddr> {
+        texts
+            .iter()
+            .map(|text| text.parse().expect("an address"))
+            .collect()
+    }
+
+    fn approved(texts: &[&str], port: u16) -> Approved {
+        let (_url, target) =
+            Target::parse(&format!("http://a.test:{port}/"), Schemes::HttpAndHttps)
+                .expect("a target");
+        Approved {
+            target,
+            addresses: addresses(texts),
+        }
+    }
+
+    #[test]
+    fn families_take_turns_and_ipv6_is_first() {
+        assert_eq!(
+            interleave(addresses(&["1.1.1.1", "1.1.1.2", "1.1.1.3", "2606::1"])),
+            addresses(&["2606::1", "1.1.1.1", "1.1.1.2", "1.1.1.3"])
+        );
+        assert_eq!(interleave(Vec::new()), addresses(&[]));
+    }
+
+    #[tokio::test]
+    async fn a_connection_to_a_peer_that_was_not_judged_is_refused() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let stream = TcpStream::connect(address).await.expect("a connection");
+        let judged = approved(&["::ffff:127.0.0.1"], address.port());
+        assert_eq!(check_peer(&stream, &judged), Ok(()));
+        let other = approved(&["127.0.0.2"], address.port());
+        assert_eq!(
+            check_peer(&stream, &other),
+            Err("the connection went to 127.0.0.1, which was not judged".to_owned())
+        );
+    }
+
+    #[tokio::test]
+    async fn no_more_than_eight_addresses_are_tried() {
+        let listener = TcpListener::bind("127.0.0.9:0").await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let nine: Vec<String> = (1..=9).map(|n| format!("127.0.0.{n}")).collect();
+        let nine: Vec<&str> = nine.iter().map(String::as_str).collect();
+        assert!(race(&approved(&nine[1..], port)).await.is_ok());
+        assert!(matches!(
+            race(&approved(&nine, port)).await,
+            Err(Error::Unreachable { .. })
+        ));
+    }
+}

@@ -108,6 +108,20 @@ impl Guard {
         }
     }
 
+    /// Judges a target as far as it goes without a look-up: its name, or its address if that is what it names. For URLs that are
+    /// saved now and connected to later, when they are judged again.
+    pub fn judge_without_look_up(
+        &self,
+        target: &Target,
+        consumer: Consumer,
+    ) -> Result<(), Refusal> {
+        let standing = self.judge_name(target, consumer)?;
+        match target.address() {
+            Some(address) => self.judge_address(target, address, standing, consumer),
+            None => Ok(()),
+        }
+    }
+
     /// Judges one address of a target.
     pub fn judge_address(
         &self,

@@ -11,6 +11,7 @@ use hickory_resolver::{
     lookup::Lookup,
     net::{DnsError, NetError, runtime::TokioRuntimeProvider},
     proto::{op::ResponseCode, rr::Name},
+    system_conf::read_system_conf,
 };
 
 use crate::Error;
@@ -93,19 +94,21 @@ impl Resolver {
 }
 
 fn build(nameserver: Option<SocketAddr>) -> Result<TokioResolver, NetError> {
-    let mut builder = match nameserver {
-        None => TokioResolver::builder_tokio()?,
+    let servers = match nameserver {
+        // The servers alone: neither the machine's domain nor its search list has a say.
+        None => read_system_conf()?.0.into_parts().2,
         Some(address) => {
             let mut server = NameServerConfig::udp_and_tcp(address.ip());
             for connection in &mut server.connections {
                 connection.port = address.port();
             }
-            TokioResolver::builder_with_config(
-                ResolverConfig::from_name_servers(vec![server]),
-                TokioRuntimeProvider::default(),
-            )
+            vec![server]
         }
     };
+    let mut builder = TokioResolver::builder_with_config(
+        ResolverConfig::from_name_servers(servers),
+        TokioRuntimeProvider::default(),
+    );
     tune(builder.options_mut());
     builder.build()
 }
@@ -144,5 +147,32 @@ fn definite(answer: Result<Lookup, NetError>) -> Result<Vec<IpAddr>, String> {
         Err(NetError::Timeout) => Err("DNS did not answer in time".to_owned()),
         Err(NetError::Dns(DnsError::ResponseCode(code))) => Err(format!("DNS answered {code}")),
         Err(other) => Err(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_machine_without_dns_gets_a_resolver_that_says_so() {
+        let resolver = Resolver {
+            resolver: Err("no nameservers found in config".to_owned()),
+        };
+        assert_eq!(
+            resolver.look_up("example.com").await,
+            Err(Error::Unresolvable {
+                host: "example.com".to_owned(),
+                why: "this machine has no working DNS (no nameservers found in config); name a server in /etc/resolv.conf or in outbound.nameserver".to_owned(),
+            })
+        );
+    }
+
+    #[test]
+    fn a_resolver_for_this_machine_can_be_made_whatever_its_settings() {
+        let resolver = Resolver::new(None);
+        if let Ok(resolver) = &resolver.resolver {
+            assert_eq!(resolver.options().use_hosts_file, ResolveHosts::Never);
+        }
     }
 }

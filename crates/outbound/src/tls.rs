@@ -4,6 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use rustls::{
     ClientConfig, RootCertStore,
+    client::Resumption,
     crypto::ring,
     pki_types::{CertificateDer, pem::PemObject as _},
 };
@@ -26,6 +27,8 @@ pub(crate) fn client(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, SetUpE
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_no_client_auth();
+    // A resumed session would let a server link what different NPCs fetch.
+    config.resumption = Resumption::disabled();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }

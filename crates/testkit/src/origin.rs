@@ -266,6 +266,8 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, shared: Arc<Shared
     loop {
         if let Ok((stream, _peer)) = listener.accept().await {
             shared.accepted.fetch_add(1, Ordering::SeqCst);
+            // Without it, small answers wait for the client's delayed acknowledgement.
+            stream.set_nodelay(true).ok();
             connections.spawn(serve_connection(
                 stream,
                 acceptor.clone(),

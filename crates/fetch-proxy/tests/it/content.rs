@@ -40,7 +40,8 @@ async fn a_long_text_is_read_page_by_page_to_its_end() {
         ..Config::default()
     };
     let setup = Setup::with(config).await;
-    let text: String = (0..100).map(|n| format!("line {n} é\n")).collect();
+    let lines: Vec<String> = (0..100).map(|n| format!("line {n} é\n")).collect();
+    let text = lines.concat();
     setup.site.serve("/", Reply::text(text.clone()));
     let (mut joined, mut start) = (String::new(), 0);
     loop {

@@ -17,7 +17,8 @@ use testkit::{
 use tonic::Status;
 
 /// A Village whose `site.test` is a web server on loopback that `fetch_url` may reach. So may `*.other.test`'s only host,
-/// `www.other.test`, which is the same server.
+/// `www.other.test`, which is the same server, and `impostor.test`, whose name the server cannot prove. Nothing listens where
+/// `dead.test` is.
 pub(crate) struct Setup {
     pub(crate) dns: ScriptedDns,
     pub(crate) site: TlsOrigin,
@@ -32,14 +33,19 @@ impl Setup {
 
     pub(crate) async fn with(config: Config) -> Self {
         let (dns, authority) = (ScriptedDns::start().await, Authority::new());
-        let names = ["site.test", "www.other.test"];
-        let site = TlsOrigin::start(&authority, &names).await;
+        let site = TlsOrigin::start(&authority, &["site.test", "www.other.test"]).await;
+        let names = ["site.test", "www.other.test", "impostor.test"];
         for name in names {
             dns.host(name, &["127.0.0.1"]);
         }
+        dns.host("dead.test", &["127.0.0.2"]);
         let lifecycle = Lifecycle::new();
         let outbound = outbound::Config {
-            allow: names.map(|name| exempt(name, site.port())).to_vec(),
+            allow: names
+                .into_iter()
+                .chain(["dead.test"])
+                .map(|name| exempt(name, site.port()))
+                .collect(),
             nameserver: Some(dns.address()),
             ca_file: Some(authority.pem_path().to_owned()),
             ..outbound::Config::default()

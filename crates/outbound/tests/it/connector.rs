@@ -8,7 +8,7 @@ use testkit::{
     dns::{Answer, Family, ScriptedDns},
     origin::{Authority, Reply, TlsOrigin},
 };
-use tokio::time::Instant;
+use tokio::{io::AsyncWriteExt as _, net::TcpListener, task::JoinSet, time::Instant};
 use tokio_util::task::TaskTracker;
 
 use crate::support::{connector, deadline, exempt, get, rule, target, text};
@@ -300,6 +300,67 @@ async fn a_deadline_ends_the_wait_and_says_for_what() {
             host: "site.test".to_owned(),
             phase: Phase::Answering
         })
+    );
+}
+
+/// A server without TLS that sends this over and over, whatever it is asked.
+async fn babbling(head: &'static str, over_and_over: &'static str) -> (SocketAddr, JoinSet<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        let (mut stream, _peer) = listener.accept().await.expect("a connection");
+        stream.write_all(head.as_bytes()).await.ok();
+        while stream.write_all(over_and_over.as_bytes()).await.is_ok() {}
+    });
+    (address, tasks)
+}
+
+#[tokio::test]
+async fn a_head_without_end_or_with_too_many_lines_is_refused() {
+    let dns = ScriptedDns::start().await;
+    let connector = connector(
+        &dns,
+        &Authority::new(),
+        vec![exempt("127.0.0.1", &[Consumer::Mcp])],
+    );
+    for (head, over_and_over) in [
+        ("HTTP/1.1 200 OK\r\nx: ", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"),
+        ("HTTP/1.1 200 OK\r\n", "a: b\r\n"),
+        ("", "SSH-2.0-OpenSSH_9.2\r\n"),
+    ] {
+        let (address, _server) = babbling(head, over_and_over).await;
+        let outcome = get(&connector, &format!("http://{address}/"), Consumer::Mcp).await;
+        assert!(matches!(outcome, Err(Error::Http { .. })), "{outcome:?}");
+    }
+}
+
+#[tokio::test]
+async fn interim_answers_without_end_are_waited_for_until_the_deadline_only() {
+    let dns = ScriptedDns::start().await;
+    let connector = connector(
+        &dns,
+        &Authority::new(),
+        vec![exempt("127.0.0.1", &[Consumer::Mcp])],
+    );
+    let (address, _server) = babbling("", "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n").await;
+    let connection = connector
+        .connect(
+            &target(&format!("http://{address}/")),
+            Consumer::Mcp,
+            deadline(),
+        )
+        .await
+        .expect("a connection");
+    let outcome = connection
+        .send(
+            http::Request::new(bytes::Bytes::new()),
+            Instant::now() + Duration::from_millis(200),
+        )
+        .await;
+    assert!(
+        matches!(outcome, Err(Error::TimedOut { .. } | Error::Http { .. })),
+        "{outcome:?}"
     );
 }
 

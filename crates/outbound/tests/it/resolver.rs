@@ -1,6 +1,6 @@
 //! What DNS may say, and what comes of it.
 
-use outbound::{Consumer, Error, Resolver, Rule};
+use outbound::{CheckVerdict, Consumer, Error, Resolver, Rule, check};
 use testkit::{
     dns::{Answer, Family, ScriptedDns},
     origin::Authority,
@@ -100,6 +100,56 @@ async fn more_than_256_answers_are_refused_and_256_are_all_judged() {
         .approve(&target("https://hidden.test/"), Consumer::Fetch)
         .await;
     assert_eq!(rule(outcome), Rule::Private);
+}
+
+#[tokio::test]
+async fn a_line_is_checked_as_fetch_url_would_judge_it_now() {
+    let dns = ScriptedDns::start().await;
+    dns.host("public.test", &["93.184.216.34"]);
+    dns.host("private.test", &["10.0.0.5"]);
+    let connector = connector(&dns, &Authority::new(), Vec::new());
+    for (line, verdict, rule, address) in [
+        (
+            "https://public.test/",
+            CheckVerdict::Allow,
+            None,
+            Some("93.184.216.34"),
+        ),
+        (
+            "https://private.test/",
+            CheckVerdict::Block,
+            Some("private"),
+            Some("10.0.0.5"),
+        ),
+        (
+            "https://nowhere.test/",
+            CheckVerdict::Block,
+            Some("unresolvable"),
+            None,
+        ),
+        (
+            "http://public.test/",
+            CheckVerdict::Block,
+            Some("scheme"),
+            None,
+        ),
+        (
+            "127.0.0.1",
+            CheckVerdict::Block,
+            Some("loopback"),
+            Some("127.0.0.1"),
+        ),
+        (" 127.0.0.1", CheckVerdict::Error, Some("malformed"), None),
+        ("", CheckVerdict::Error, Some("malformed"), None),
+    ] {
+        let check = check(&connector, line).await;
+        let address = address.map(|text| text.parse().expect("an address"));
+        assert_eq!(
+            (check.verdict, check.rule, check.address),
+            (verdict, rule, address),
+            "{line}"
+        );
+    }
 }
 
 #[tokio::test]
