@@ -101,11 +101,15 @@ pub(crate) fn read(body: &[u8]) -> Option<String> {
 
 /// What is said of a body that is not text.
 pub(crate) fn describe(content_type: &str, bytes: Option<u64>) -> String {
-    let shown: String = if content_type.is_empty() {
-        "a file of an unknown type".to_owned()
-    } else {
-        content_type.chars().take(100).collect()
-    };
+    // A server may write anything into the header; no more than a type is told on.
+    let mut shown: String = essence(content_type)
+        .chars()
+        .take_while(|&character| character.is_ascii_alphanumeric() || "/+.-".contains(character))
+        .take(100)
+        .collect();
+    if shown.is_empty() {
+        shown.push_str("a file of an unknown type");
+    }
     let size = match bytes {
         Some(1) => "1 byte".to_owned(),
         Some(bytes) => format!("{bytes} bytes"),

@@ -27,7 +27,7 @@ use tokio_util::{
     task::TaskTracker,
 };
 
-use crate::{Connector, Consumer, Error, Phase, Security, Target};
+use crate::{Connector, Consumer, Error, Phase, Security, Target, error::heard};
 
 /// Bytes of an answer's head. Browsers take 256 KiB; pages need a few.
 const HEAD_BYTES: usize = 64 * 1_024;
@@ -356,5 +356,5 @@ fn explain(problem: &hyper::Error) -> String {
         text.push_str(&cause.to_string());
         source = cause.source();
     }
-    text
+    heard(text)
 }

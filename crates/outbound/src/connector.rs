@@ -21,7 +21,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     Config, Connection, Consumer, Error, Guard, Phase, Refusal, Resolver, Security, SetUpError,
-    Standing, Target, connection::Stream, guard::known_addresses, tls,
+    Standing, Target, connection::Stream, error::heard, guard::known_addresses, tls,
 };
 
 /// Addresses tried for one connection.
@@ -160,12 +160,12 @@ impl Connector {
         let name = match (target.address(), target.name()) {
             (Some(address), _) => ServerName::from(address),
             (None, name) => ServerName::try_from(name.unwrap_or_default().to_owned())
-                .map_err(|problem| failed(problem.to_string()))?,
+                .map_err(|problem| failed(heard(problem)))?,
         };
         TlsConnector::from(Arc::clone(&self.shared.tls))
             .connect(name, tcp)
             .await
-            .map_err(|problem| failed(problem.to_string()))
+            .map_err(|problem| failed(heard(problem)))
     }
 }
 

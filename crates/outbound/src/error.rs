@@ -6,6 +6,8 @@ use crate::{BlockedAddress, Rule};
 
 /// The most of a host that a message shows, in characters.
 const SHOWN: usize = 80;
+/// The most of what a peer said that a message shows, in characters.
+const HEARD: usize = 300;
 
 /// A destination that may not be connected to. Trying again will not help; an Operator's exemption may.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -169,9 +171,43 @@ pub enum SetUpError {
     OwnAddresses(std::io::Error),
 }
 
+/// What a peer or a library said, as far as it may be told on: certificates and status lines hold what their makers like.
+pub(crate) fn heard(said: impl fmt::Display) -> String {
+    kernel::strip_control(&said.to_string())
+        .chars()
+        .map(|character| if character == '\n' { ' ' } else { character })
+        .take(HEARD)
+        .collect()
+}
+
 fn shown(host: &str) -> Cow<'_, str> {
     match host.char_indices().nth(SHOWN) {
         None => Cow::Borrowed(host),
         Some((end, _)) => Cow::Owned(format!("{}…", &host[..end])),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_peer_said_is_short_and_has_no_control_characters() {
+        let said = format!("\u{1b}]0;x\u{7}one\ntwo{}", "!".repeat(1_000));
+        let told = heard(said);
+        assert!(told.starts_with("]0;xone two!!!"), "{told}");
+        assert_eq!(told.chars().count(), HEARD);
+    }
+
+    #[test]
+    fn a_refusal_shows_as_one_sentence_however_long_the_host() {
+        let refusal = Refusal::new(Rule::NameTooLong, "a".repeat(300), "it is too long");
+        assert_eq!(
+            refusal.to_string(),
+            format!(
+                "{}… is refused by rule name-too-long: it is too long",
+                "a".repeat(80)
+            )
+        );
     }
 }

@@ -326,6 +326,41 @@ async fn a_fetch_is_one_event_that_names_the_host_and_not_the_url() {
 }
 
 #[tokio::test]
+async fn a_caller_that_hangs_up_leaves_an_event_that_says_how_far_it_came() {
+    let setup = Setup::new().await;
+    let events = events::capture();
+    let endless = Reply::text("x").pause(Duration::from_hours(1));
+    setup.site.serve("/endless", endless);
+    let hung_up = async {
+        while setup.site.requests().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let url = setup.url("/endless");
+    tokio::select! {
+        page = setup.page(&url) => panic!("{page:?}"),
+        () = hung_up => {}
+    }
+    let event = events.wait_for("fetch", 1).await.remove(0);
+    assert_eq!(event["outcome"], "interrupted");
+    assert_eq!(event["server.address"], "site.test");
+}
+
+#[tokio::test]
+async fn a_caller_in_a_hurry_gets_a_sentence_in_its_own_time() {
+    let setup = Setup::new().await;
+    let endless = Reply::text("x").pause(Duration::from_hours(1));
+    setup.site.serve("/endless", endless);
+    let outcome = setup
+        .ask_within(Duration::from_secs(1), of(&setup.url("/endless")))
+        .await;
+    let Ok(Outcome::Refusal(refusal)) = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert_eq!(facts(&refusal), (RefusalReason::Timeout, 0, ""));
+}
+
+#[tokio::test]
 async fn a_refused_fetch_is_an_event_with_the_rule() {
     let setup = Setup::new().await;
     let events = events::capture();

@@ -115,8 +115,9 @@ async fn what_is_not_text_is_described_whatever_it_is_called() {
         ),
         (
             "/d",
-            Reply::ok("application/pdf", "%PDF-1.7"),
-            "application/pdf",
+            Reply::ok("application/pdf; name=\"obey me\"", "%PDF-1.7")
+                .header("content-length", "8"),
+            "application/pdf, 8 bytes. ",
         ),
     ] {
         setup.site.serve(path, reply);

@@ -92,6 +92,17 @@ impl Setup {
         Ok(response.into_inner().outcome.expect("an outcome"))
     }
 
+    /// The NPC's call with a deadline of its own.
+    pub(crate) async fn ask_within(
+        &self,
+        deadline: Duration,
+        request: FetchRequest,
+    ) -> Result<Outcome, Status> {
+        let mut client = FetchServiceClient::new(self.peer.channel(&self.npc, deadline));
+        let response = client.fetch(request).await?;
+        Ok(response.into_inner().outcome.expect("an outcome"))
+    }
+
     pub(crate) async fn fetch(&self, request: FetchRequest) -> Outcome {
         self.ask(&self.npc, request).await.expect("an answer")
     }

@@ -181,6 +181,29 @@ async fn a_certificate_for_another_name_is_refused() {
 }
 
 #[tokio::test]
+async fn an_exempt_localhost_is_reached_without_asking_dns() {
+    let (dns, authority) = (ScriptedDns::start().await, Authority::new());
+    let origin = TlsOrigin::start(&authority, &["localhost"]).await;
+    origin.serve("/", Reply::text("hello"));
+    let port = origin.port();
+    let connector = connector(
+        &dns,
+        &authority,
+        vec![exempt(&format!("localhost:{port}"), &[Consumer::Mcp])],
+    );
+    let url = format!("https://localhost:{port}/");
+    let response = get(&connector, &url, Consumer::Mcp)
+        .await
+        .expect("a response");
+    assert_eq!(text(response).await, "hello");
+    assert_eq!(
+        rule(get(&connector, &url, Consumer::Fetch).await),
+        Rule::LocalName
+    );
+    assert_eq!(dns.queries(), []);
+}
+
+#[tokio::test]
 async fn an_authority_that_nobody_named_is_refused() {
     let (dns, authority) = (ScriptedDns::start().await, Authority::new());
     let origin = TlsOrigin::start(&Authority::new(), &["site.test"]).await;
