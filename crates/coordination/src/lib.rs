@@ -19,6 +19,7 @@ mod signals;
 use std::sync::Arc;
 
 use kernel::Secret;
+use serde::Deserialize;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use error::Error;
@@ -27,6 +28,20 @@ pub use log::{
     ReadError, STREAM_BYTES,
 };
 pub use signals::{SIGNAL_BYTES, Signal, SignalStream, Signals};
+
+/// The settings' section `redis`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// `redis://…`, or empty for a Village in one process.
+    pub url: Secret,
+}
+
+impl From<Settings> for Config {
+    fn from(settings: Settings) -> Self {
+        Self::redis(settings.url)
+    }
+}
 
 /// How processes of one Village find each other.
 #[derive(Debug, Clone)]

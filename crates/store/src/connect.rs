@@ -5,9 +5,31 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use futures::future::BoxFuture;
 use kernel::Secret;
 use sea_orm::{DatabaseConnection, TransactionTrait};
+use serde::Deserialize;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{Error, JOB_TIME, Transaction, postgres, sqlite, writer::Writer};
+
+/// The settings' section `database`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// `postgres://…`, or empty for SQLite in the data directory.
+    pub url: Secret,
+    /// Connections of one process to PostgreSQL, or readers of SQLite.
+    pub max_connections: u32,
+}
+
+impl Settings {
+    /// With the data directory that these settings do not have.
+    pub fn in_dir(self, data_dir: impl Into<PathBuf>) -> Config {
+        Config {
+            url: self.url,
+            data_dir: data_dir.into(),
+            connections: self.max_connections,
+        }
+    }
+}
 
 /// Where the data is.
 #[derive(Debug, Clone)]
@@ -16,7 +38,7 @@ pub struct Config {
     pub url: Secret,
     /// Where SQLite keeps its file. Made when missing; its mode becomes 0700. PostgreSQL does not use it.
     pub data_dir: PathBuf,
-    /// The most connections to PostgreSQL, at least 2. SQLite has four readers and one writer, always.
+    /// The most connections to PostgreSQL, or readers of SQLite beside its one writer; at least 2. They are opened as they are needed.
     pub connections: u32,
 }
 
@@ -72,8 +94,8 @@ impl Store {
     /// Opens the database. SQLite's file is created when there is none; the schema is not touched (see [`crate::migrate`]).
     ///
     /// When `ended` is cancelled, jobs that were handed over are still done and answered, later ones are refused with
-    /// [`Error::Closed`], and the connections close. Cancel it after everything that writes has ended. The work of the store
-    /// runs on `tracker`.
+    /// [`Error::Closed`], and the connections close. Cancel it after everything that writes has ended: `Lifecycle::hard`. The work of
+    /// the store runs on `tracker` until then, so it must not be the tracker whose end the hard step waits for.
     ///
     /// # Errors
     /// An address without a driver, a directory that cannot be used or is in use, a database that does not answer within
@@ -84,7 +106,7 @@ impl Store {
         ended: CancellationToken,
     ) -> Result<Self, Error> {
         if config.url.is_empty() {
-            let (reader, writer) = sqlite::open(&config.data_dir, tracker, ended).await?;
+            let (reader, writer) = sqlite::open(config, tracker, ended).await?;
             return Ok(Self(Arc::new(Inner::Sqlite { reader, writer })));
         }
         let pool = postgres::open(&config.url, config.connections, tracker, ended.clone()).await?;

@@ -23,7 +23,7 @@ mod transaction;
 mod writer;
 
 pub use column::{Json, Micros, Text};
-pub use connect::{Config, Engine, Store};
+pub use connect::{Config, Engine, Settings, Store};
 pub use error::{Cause, Error};
 pub use schema::{SchemaProblem, SchemaVersion, check_schema, migrate};
 pub use transaction::Transaction;

@@ -1,4 +1,4 @@
-//! SQLite: one directory, one process, one file, four readers, one writer.
+//! SQLite: one directory, one process, one file, some readers, one writer.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError},
@@ -13,11 +13,10 @@ use sea_orm::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{Error, WAIT_TIME, error::Cause, writer::Writer};
+use crate::{Config, Error, WAIT_TIME, error::Cause, writer::Writer};
 
 const DATABASE: &str = "agentsville.db";
 const LOCK: &str = "agentsville.lock";
-const READERS: u32 = 4;
 /// What the write-ahead log is cut back to after a checkpoint.
 const JOURNAL_BYTES: &str = "67108864";
 
@@ -28,15 +27,15 @@ pub(crate) struct Lock {
 }
 
 pub(crate) async fn open(
-    directory: &Path,
+    config: &Config,
     tracker: &TaskTracker,
     ended: CancellationToken,
 ) -> Result<(DatabaseConnection, Writer), Error> {
-    let directory = directory.to_owned();
+    let directory = config.data_dir.clone();
     let prepared = tokio::task::spawn_blocking(move || prepare(&directory)).await;
     let (file, lock) = prepared.map_err(|_panic| Error::Panicked)??;
     let first = connect_writer(&file).await?;
-    let reader = connect(&file, READERS, Use::Read).await?;
+    let reader = connect(&file, config.connections.max(2), Use::Read).await?;
     let writer = Writer::start(first, file, reader.clone(), lock, tracker, ended);
     Ok((reader, writer))
 }

@@ -1,9 +1,9 @@
-//! The root secret of a Village in one process, which nobody has to set.
+//! Secrets of a Village in one process, which nobody has to set.
 
 use std::{
-    fs::{self, OpenOptions},
+    fs::{self, DirBuilder, OpenOptions},
     io::{self, Read as _, Write as _},
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -13,7 +13,7 @@ use kernel::Secret;
 
 use crate::SECRET_BYTES;
 
-/// The file's name in the data directory.
+/// The root secret's file in the data directory.
 pub const SECRET_FILE: &str = "root.secret";
 /// More than any secret is long.
 const FILE_BYTES: u64 = 4_096;
@@ -22,7 +22,7 @@ const FILE_BYTES: u64 = 4_096;
 #[derive(Debug, thiserror::Error)]
 pub enum SecretFileError {
     /// The file cannot be read or made.
-    #[error("the root secret {} cannot be read or made: {source}; make its directory writable for this user, or set BETTER_AUTH_SECRET", path.display())]
+    #[error("the secret {} cannot be read or made: {source}; make its directory writable for this user, or set the secret", path.display())]
     Io {
         /// The file.
         path: PathBuf,
@@ -31,7 +31,7 @@ pub enum SecretFileError {
         source: io::Error,
     },
     /// Others may read the file.
-    #[error("the root secret {} can be read by other users (mode {mode:04o}); run chmod 600 on it, and set a new secret if somebody may have", path.display())]
+    #[error("the secret {} can be read by other users (mode {mode:04o}); run chmod 600 on it, and set a new secret if somebody may have", path.display())]
     Exposed {
         /// The file.
         path: PathBuf,
@@ -39,7 +39,7 @@ pub enum SecretFileError {
         mode: u32,
     },
     /// The file holds something else.
-    #[error("the root secret {} is damaged: it holds {bytes} bytes, and at least {SECRET_BYTES} are needed; restore it from a copy, since what it sealed is lost without it", path.display())]
+    #[error("the secret {} is damaged: it holds {bytes} bytes, and at least {SECRET_BYTES} are needed; restore it from a copy, since what was sealed with it is lost without it", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -48,20 +48,34 @@ pub enum SecretFileError {
     },
 }
 
-/// Reads the root secret of this data directory, and makes one of 32 random bytes when there is none. Several that come first
-/// at the same time get the same secret, and a crash leaves either none or all of it. It blocks on the disk.
+/// A secret of 32 random bytes, in base64url (RFC 4648 §5) without padding: 43 characters.
+pub fn random_secret() -> Secret {
+    Secret::new(BASE64_URL_SAFE_NO_PAD.encode(Key::<Aes256Gcm>::generate()))
+}
+
+/// Reads the root secret of this data directory, and makes one when there is none. See [`load_or_create_secret_file`].
 ///
 /// # Errors
 /// [`SecretFileError`].
 pub fn load_or_create_secret(data_dir: &Path) -> Result<Secret, SecretFileError> {
-    let path = data_dir.join(SECRET_FILE);
+    load_or_create_secret_file(data_dir, SECRET_FILE)
+}
+
+/// Reads a secret from a file of this data directory, and makes a [`random_secret`] when there is none; the directory too, for this
+/// user alone. Several that come first at the same time get the same secret, and a crash leaves either none or all of it. It
+/// blocks on the disk.
+///
+/// # Errors
+/// [`SecretFileError`].
+pub fn load_or_create_secret_file(data_dir: &Path, name: &str) -> Result<Secret, SecretFileError> {
+    let path = data_dir.join(name);
     let failed = |source| SecretFileError::Io {
         path: path.clone(),
         source,
     };
     match read(&path)? {
         Some(secret) => return Ok(secret),
-        None => create(data_dir, &path).map_err(failed)?,
+        None => create(data_dir, name).map_err(failed)?,
     }
     read(&path)?.ok_or_else(|| failed(io::Error::from(io::ErrorKind::NotFound)))
 }
@@ -99,18 +113,22 @@ fn read(path: &Path) -> Result<Option<Secret>, SecretFileError> {
 }
 
 /// Writes the secret aside, and links it into place only when it is whole and no other is there.
-fn create(data_dir: &Path, path: &Path) -> io::Result<()> {
-    let random = || BASE64_URL_SAFE_NO_PAD.encode(Key::<Aes256Gcm>::generate());
-    let aside = data_dir.join(format!("{SECRET_FILE}.{}", &random()[..16]));
+fn create(data_dir: &Path, name: &str) -> io::Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(data_dir)?;
+    let path = data_dir.join(name);
+    let aside = data_dir.join(format!("{name}.{}", &random_secret().expose()[..16]));
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o600)
         .open(&aside)?;
     let linked = file
-        .write_all(random().as_bytes())
+        .write_all(random_secret().expose().as_bytes())
         .and_then(|()| file.sync_all())
-        .and_then(|()| fs::hard_link(&aside, path));
+        .and_then(|()| fs::hard_link(&aside, &path));
     fs::remove_file(&aside)?;
     match linked {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),

@@ -22,7 +22,9 @@ use kernel::Secret;
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
-pub use file::{SECRET_FILE, SecretFileError, load_or_create_secret};
+pub use file::{
+    SECRET_FILE, SecretFileError, load_or_create_secret, load_or_create_secret_file, random_secret,
+};
 pub use sealed::{InvalidSealed, KeyId, Sealed};
 
 /// The fewest bytes of a root secret.
