@@ -17,7 +17,7 @@ mod process;
 use std::time::Duration;
 
 use client::Player;
-use process::{Process, Provider, Village};
+use process::{Provider, Village};
 
 /// Eleven steps of one call, then an answer of twenty words.
 const MODEL: &str = "scripted-11x1";

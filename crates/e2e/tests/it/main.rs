@@ -1,4 +1,12 @@
 //! The whole system, as the people who use it meet it: processes, sockets, the command line.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking"
+)]
 
 mod architecture;
+mod process;
+mod scenarios;
+mod village;
