@@ -8,4 +8,5 @@
 mod chain;
 mod content;
 mod process;
+mod settings;
 mod support;
