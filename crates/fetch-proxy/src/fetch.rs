@@ -76,8 +76,16 @@ pub(crate) struct Fetcher {
     running: Arc<Semaphore>,
 }
 
+/// One request of a chain: where to, and which it is.
+struct Hop {
+    url: Url,
+    target: Target,
+    /// From 0; so many redirects led here.
+    number: u32,
+}
+
 /// The answer to one request of a chain.
-enum Step {
+enum Answer {
     Page(Response<Body>),
     Redirect(Url),
 }
@@ -108,85 +116,86 @@ impl Fetcher {
                     "too many pages are being fetched at the moment",
                 )
             })?;
-        let first = Target::parse(&ask.url, Schemes::Https)
+        let (url, target) = Target::parse(&ask.url, Schemes::Https)
             .map_err(|refused| Refusal::of(&refused.into(), 0))?;
-        let (mut url, mut target) = first;
-        let mut hop = 0;
+        let mut hop = Hop {
+            url,
+            target,
+            number: 0,
+        };
         loop {
-            progress.server = Some((target.host().to_string(), target.port()));
-            progress.redirects = hop;
-            self.check_host(ask, &target, hop)?;
-            match self.step(&url, &target, hop, deadline).await? {
-                Step::Page(response) => return self.read(url, response, hop, ask, deadline).await,
-                Step::Redirect(next) => {
-                    if hop >= self.config.max_hops {
-                        return Err(Refusal::new(
-                            Reason::Redirect,
-                            hop,
-                            &format!(
-                                "the page redirects once more, and at most {} redirects are followed",
-                                self.config.max_hops
-                            ),
-                        ));
-                    }
-                    hop += 1;
-                    target = Target::of(&next, Schemes::Https)
-                        .map_err(|refused| Refusal::of(&refused.into(), hop))?;
-                    url = next;
-                }
+            progress.server = Some((hop.target.host().to_string(), hop.target.port()));
+            progress.redirects = hop.number;
+            self.check_host(ask, &hop)?;
+            match self.get(&hop, deadline).await? {
+                Answer::Page(response) => return self.read(hop, response, ask, deadline).await,
+                Answer::Redirect(url) => hop = self.next(&hop, url)?,
             }
         }
     }
 
-    fn check_host(&self, ask: &Ask, target: &Target, hop: u32) -> Result<(), Refusal> {
-        let host = target.host();
+    fn check_host(&self, ask: &Ask, hop: &Hop) -> Result<(), Refusal> {
+        let host = hop.target.host();
         if self.config.hosts.allows(host) && ask.hosts.allows(host) {
             return Ok(());
         }
         Err(Refusal::new(
             Reason::HostNotAllowed,
-            hop,
+            hop.number,
             &format!("{host} is not among the hosts that may be fetched"),
         ))
     }
 
+    fn next(&self, hop: &Hop, url: Url) -> Result<Hop, Refusal> {
+        if hop.number >= self.config.max_hops {
+            return Err(Refusal::new(
+                Reason::Redirect,
+                hop.number,
+                &format!(
+                    "the page redirects once more, and at most {} redirects are followed",
+                    self.config.max_hops
+                ),
+            ));
+        }
+        let number = hop.number + 1;
+        let target = Target::of(&url, Schemes::Https)
+            .map_err(|refused| Refusal::of(&refused.into(), number))?;
+        Ok(Hop {
+            url,
+            target,
+            number,
+        })
+    }
+
     /// One request. The body of a redirect is dropped unread, and its connection with it.
-    async fn step(
-        &self,
-        url: &Url,
-        target: &Target,
-        hop: u32,
-        deadline: Instant,
-    ) -> Result<Step, Refusal> {
+    async fn get(&self, hop: &Hop, deadline: Instant) -> Result<Answer, Refusal> {
         // Path and query alone: the fragment stays here, and the host is the judged one.
-        let request = Request::get(&url[Position::BeforePath..Position::AfterQuery])
+        let request = Request::get(&hop.url[Position::BeforePath..Position::AfterQuery])
             .header(header::USER_AGENT, USER_AGENT)
             .header(header::ACCEPT, ACCEPT)
             .header(header::ACCEPT_ENCODING, ACCEPT_ENCODING)
             .body(Bytes::new())
-            .map_err(|problem| Refusal::new(Reason::InvalidUrl, hop, &problem.to_string()))?;
-        let response = outbound::request(
-            &self.deps.connector,
-            target,
-            Consumer::Fetch,
-            request,
-            deadline,
-        )
-        .await
-        .map_err(|error| Refusal::of(&error, hop))?;
+            .map_err(|problem| {
+                Refusal::new(Reason::InvalidUrl, hop.number, &problem.to_string())
+            })?;
+        let response = self
+            .deps
+            .connector
+            .request(&hop.target, Consumer::Fetch, request, deadline)
+            .await
+            .map_err(|error| Refusal::of(&error, hop.number))?;
         if !is_followed(response.status()) {
-            return Ok(Step::Page(response));
+            return Ok(Answer::Page(response));
         }
-        next_url(url, response.headers())
-            .map(Step::Redirect)
-            .map_err(|what| Refusal::new(Reason::Redirect, hop, &what))
+        next_url(&hop.url, response.headers())
+            .map(Answer::Redirect)
+            .map_err(|what| Refusal::new(Reason::Redirect, hop.number, &what))
     }
 
     async fn read(
         &self,
-        url: Url,
+        hop: Hop,
         response: Response<Body>,
-        redirects: u32,
         ask: &Ask,
         deadline: Instant,
     ) -> Result<Fetched, Refusal> {
@@ -195,37 +204,32 @@ impl Fetcher {
         let announced = text_of(response.headers(), &header::CONTENT_LENGTH)
             .parse()
             .ok();
-        refuse_encoding(response.headers(), redirects)?;
-        let fetched = |page, end, body_bytes| Fetched {
-            url: url.clone(),
+        refuse_encoding(response.headers(), hop.number)?;
+        let (page, end, body_bytes) = if page::kind_of(&content_type) == Kind::Other {
+            let page = Page::whole(page::describe(&content_type, announced));
+            (page, End::Complete, 0)
+        } else {
+            let (body, end) = response
+                .into_body()
+                .read_at_most(self.config.body_bytes, deadline)
+                .await
+                .map_err(|error| Refusal::of(&error, hop.number))?;
+            let page = match page::read(&body, end) {
+                Some(text) => page::cut(&text, ask.start_index, self.config.page_characters),
+                None => Page::whole(page::describe(&content_type, announced)),
+            };
+            (page, end, body.len())
+        };
+        Ok(Fetched {
+            url: hop.url,
             status,
-            content_type: content_type.clone(),
+            content_type,
             page,
             end,
             body_bytes,
-            redirects,
+            redirects: hop.number,
             at: self.deps.clock.now(),
-        };
-        if page::kind_of(&content_type) == Kind::Other {
-            let page = whole(page::describe(&content_type, announced));
-            return Ok(fetched(page, End::Complete, 0));
-        }
-        let (body, end) = response
-            .into_body()
-            .read_at_most(self.config.body_bytes, deadline)
-            .await
-            .map_err(|error| Refusal::of(&error, redirects))?;
-        let page = match page::read(&body) {
-            Some(mut text) => {
-                if end != End::Complete {
-                    // The cut may have split a character.
-                    text.truncate(text.trim_end_matches('\u{FFFD}').len());
-                }
-                page::cut(&text, ask.start_index, self.config.page_characters)
-            }
-            None => whole(page::describe(&content_type, announced)),
-        };
-        Ok(fetched(page, end, body.len()))
+        })
     }
 }
 
@@ -279,15 +283,4 @@ fn text_of(headers: &HeaderMap, name: &header::HeaderName) -> String {
         .and_then(|value| value.to_str().ok())
         .map(|text| text.chars().take(200).collect())
         .unwrap_or_default()
-}
-
-/// A text of ours as one page.
-fn whole(text: String) -> Page {
-    let total = u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
-    Page {
-        text,
-        start: 0,
-        next: None,
-        total,
-    }
 }

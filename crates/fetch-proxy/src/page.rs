@@ -1,8 +1,7 @@
 //! Bodies to text, and text to pages.
 
-use std::borrow::Cow;
-
 use kernel::{clean_text, limits::TOOL_RESULT_BYTES};
+use outbound::End;
 
 /// Bytes of one page: what a model is shown of a result, less room for what is said about the page.
 const PAGE_BYTES: usize = TOOL_RESULT_BYTES - 2 * 1_024;
@@ -81,8 +80,9 @@ fn essence(content_type: &str) -> String {
         .to_ascii_lowercase()
 }
 
-/// The body as text: UTF-8, with what is not replaced. None if it is not text after all.
-pub(crate) fn read(body: &[u8]) -> Option<String> {
+/// The body as text: UTF-8, with what is not replaced, and without the character that a cut has split. None if it is not text
+/// after all.
+pub(crate) fn read(body: &[u8], end: End) -> Option<String> {
     let sniffed = &body[..body.len().min(SNIFFED_BYTES)];
     let is_binary = sniffed.contains(&0)
         || SIGNATURES
@@ -93,10 +93,11 @@ pub(crate) fn read(body: &[u8]) -> Option<String> {
     }
     let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
     let text = String::from_utf8_lossy(body);
-    Some(match clean_text(&text) {
-        Cow::Borrowed(_) => text.into_owned(),
-        Cow::Owned(cleaned) => cleaned,
-    })
+    let text = match end {
+        End::Complete => &text,
+        End::Cut | End::Broken => text.trim_end_matches(char::REPLACEMENT_CHARACTER),
+    };
+    Some(clean_text(text).into_owned())
 }
 
 /// What is said of a body that is not text.
@@ -130,6 +131,18 @@ pub(crate) struct Page {
     pub(crate) next: Option<u64>,
     /// Characters of the whole text.
     pub(crate) total: u64,
+}
+
+impl Page {
+    /// A text of ours, which needs no cutting.
+    pub(crate) fn whole(text: String) -> Self {
+        Self {
+            total: count(&text),
+            text,
+            start: 0,
+            next: None,
+        }
+    }
 }
 
 /// The page that starts at a character and has at most so many.
@@ -227,14 +240,21 @@ mod tests {
 
     #[test]
     fn what_a_server_calls_text_is_text_only_if_it_looks_like_it() {
-        assert_eq!(read(b"hello"), Some("hello".to_owned()));
-        assert_eq!(read(b"\xef\xbb\xbfhello"), Some("hello".to_owned()));
-        assert_eq!(read(b"caf\xe9"), Some("caf\u{fffd}".to_owned()));
-        assert_eq!(read(b"%PDF-1.7 ..."), None);
-        assert_eq!(read(b"\x89PNG\r\n"), None);
-        assert_eq!(read(b"a\0b"), None);
+        assert_eq!(read(b"hello", End::Complete), Some("hello".to_owned()));
+        assert_eq!(
+            read(b"\xef\xbb\xbfhello", End::Complete),
+            Some("hello".to_owned())
+        );
+        assert_eq!(
+            read(b"caf\xe9", End::Complete),
+            Some("caf\u{fffd}".to_owned())
+        );
+        assert_eq!(read(b"%PDF-1.7 ...", End::Complete), None);
+        assert_eq!(read(b"\x89PNG\r\n", End::Complete), None);
+        assert_eq!(read(b"a\0b", End::Complete), None);
+        assert_eq!(read(b"caf\xc3", End::Cut), Some("caf".to_owned()));
         let late_nul = [vec![b'a'; 2_000], vec![0]].concat();
-        assert!(read(&late_nul).is_some_and(|text| text.ends_with('\u{fffd}')));
+        assert!(read(&late_nul, End::Complete).is_some_and(|text| text.ends_with('\u{fffd}')));
     }
 
     #[test]

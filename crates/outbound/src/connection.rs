@@ -27,7 +27,7 @@ use tokio_util::{
     task::TaskTracker,
 };
 
-use crate::{Connector, Consumer, Error, Phase, Security, Target, error::heard};
+use crate::{Error, Phase, Security, Target, error::heard};
 
 /// Bytes of an answer's head. Browsers take 256 KiB; pages need a few.
 const HEAD_BYTES: usize = 64 * 1_024;
@@ -330,21 +330,6 @@ impl Body {
             }),
         }
     }
-}
-
-/// One request over a fresh connection of its own.
-pub async fn request(
-    connector: &Connector,
-    target: &Target,
-    consumer: Consumer,
-    request: Request<Bytes>,
-    deadline: Instant,
-) -> Result<Response<Body>, Error> {
-    connector
-        .connect(target, consumer, deadline)
-        .await?
-        .send(request, deadline)
-        .await
 }
 
 /// An HTTP library's error with its causes: it shows the outermost only.

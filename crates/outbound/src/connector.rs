@@ -10,7 +10,9 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use futures::{StreamExt as _, stream::FuturesUnordered};
+use http::{Request, Response};
 use rustls::{ClientConfig, pki_types::ServerName};
 use tokio::{
     net::TcpStream,
@@ -20,8 +22,8 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    Config, Connection, Consumer, Error, Guard, Phase, Refusal, Resolver, Security, SetUpError,
-    Standing, Target, connection::Stream, error::heard, guard::known_addresses, tls,
+    Body, Config, Connection, Consumer, Error, Guard, Phase, Refusal, Resolver, Security,
+    SetUpError, Standing, Target, connection::Stream, error::heard, guard::known_addresses, tls,
 };
 
 /// Addresses tried for one connection.
@@ -146,6 +148,20 @@ impl Connector {
                 host: target.host().to_string(),
                 phase: Phase::Connecting,
             })?
+    }
+
+    /// One request over a fresh connection of its own; `deadline` covers all until the answer's head.
+    pub async fn request(
+        &self,
+        target: &Target,
+        consumer: Consumer,
+        request: Request<Bytes>,
+        deadline: Instant,
+    ) -> Result<Response<Body>, Error> {
+        self.connect(target, consumer, deadline)
+            .await?
+            .send(request, deadline)
+            .await
     }
 
     async fn handshake(

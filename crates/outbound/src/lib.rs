@@ -25,7 +25,7 @@ mod tls;
 pub use address::{BlockedAddress, InvalidNat64Prefix, Nat64Prefix, Policy, Verdict, judge};
 pub use check::{Check, CheckVerdict, check, check_offline};
 pub use config::{Config, Mode};
-pub use connection::{Body, Connection, End, request};
+pub use connection::{Body, Connection, End};
 pub use connector::{Approved, Connector};
 pub use error::{Error, Phase, Refusal, SetUpError};
 pub use exemption::{Consumer, Exemption, InvalidOpening, Opening};

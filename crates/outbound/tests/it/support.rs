@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use http::{Request, Response};
-use outbound::{
-    Body, Config, Connector, Consumer, Error, Exemption, Rule, Schemes, Target, request,
-};
+use outbound::{Body, Config, Connector, Consumer, Error, Exemption, Rule, Schemes, Target};
 use testkit::{dns::ScriptedDns, origin::Authority};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
@@ -52,7 +50,7 @@ pub(crate) async fn get(
     let get = Request::get(url.as_str())
         .body(bytes::Bytes::new())
         .expect("a request");
-    request(connector, &target, consumer, get, deadline()).await
+    connector.request(&target, consumer, get, deadline()).await
 }
 
 pub(crate) async fn text(response: Response<Body>) -> String {
