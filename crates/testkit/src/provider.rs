@@ -24,7 +24,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use axum::{Router, body::Body, response::Response, routing::post};
+use axum::{Router, body::Body, response::Response, routing::post, serve::ListenerExt as _};
 use bytes::Bytes;
 use futures::{Stream, stream};
 use http::{HeaderMap, StatusCode, header};
@@ -109,6 +109,7 @@ struct Shared {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Counts {
+    connections: u64,
     requests: u64,
     hang_ups: u64,
 }
@@ -163,6 +164,10 @@ impl ScriptedProvider {
             move |request: axum::extract::Request| respond(Arc::clone(&shared), request)
         };
         let router = Router::new().route(path, post(handler));
+        let counted = Arc::clone(&shared);
+        let listener = listener.tap_io(move |_| {
+            counted.counts.send_modify(|counts| counts.connections += 1);
+        });
         let mut serving = JoinSet::new();
         serving.spawn(async move {
             // It ends when the task does.
@@ -210,6 +215,11 @@ impl ScriptedProvider {
             .wait_for(|counts| counts.requests >= count)
             .await
             .expect("the sender lives as long as this");
+    }
+
+    /// How many connections there have been.
+    pub fn connections(&self) -> u64 {
+        self.shared.counts.borrow().connections
     }
 
     /// How many answers the client closed before their end.
@@ -350,6 +360,8 @@ fn body(
                 Piece::Gate(gate) => gate.pass().await,
                 Piece::Silence => std::future::pending().await,
                 Piece::Break => {
+                    // The server writes out what came before when it has to wait, and forgets it when it fails.
+                    tokio::task::yield_now().await;
                     rest.pieces.clear();
                     let broken = io::Error::other("the script says to break off");
                     return Some((Err(broken), rest));

@@ -1,3 +1,8 @@
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "any other event fails the test"
+)]
+
 use proptest::prelude::*;
 
 use super::*;

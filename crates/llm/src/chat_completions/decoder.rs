@@ -194,13 +194,11 @@ impl Decoder {
             (ReasoningField::Reasoning, delta.reasoning),
         ];
         for (field, value) in fields {
-            let Some(text) = value.and_then(Loose::text) else {
+            let Some(text) = value.and_then(Loose::text).filter(|text| !text.is_empty()) else {
                 continue;
             };
-            // An empty one still says how the endpoint wants reasoning back.
             if *self.reasoning_field.get_or_insert(field) == field {
-                self.reasoning_open |=
-                    !text.is_empty() || field == ReasoningField::ReasoningContent;
+                self.reasoning_open = true;
                 out.reasoning(&text)?;
             }
         }

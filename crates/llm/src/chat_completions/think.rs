@@ -96,6 +96,10 @@ fn held_back(text: &str) -> usize {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "any other event fails the test"
+)]
 mod tests {
     use super::*;
     use crate::StepEvent;

@@ -98,7 +98,7 @@ fn an_endless_line_is_refused() {
 #[test]
 fn an_endless_event_of_short_lines_is_refused() {
     let mut framer = Framer::default();
-    let line = [b"data: ".as_slice(), &[b'x'; 64 * 1_024], b"\n"].concat();
+    let line = [b"data: ".as_slice(), &vec![b'x'; 64 * 1_024], b"\n"].concat();
     let refused = (0..130).find_map(|_| {
         framer.push(&line);
         framer.next().map(|_| ()).err()
