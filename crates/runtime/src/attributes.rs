@@ -1,4 +1,4 @@
-//! Names of attributes in wide events: OpenTelemetry's semantic conventions (GenAI and MCP, v1.38; `error`, `server`, `rpc`) where they
+//! Names of attributes in wide events: OpenTelemetry's semantic conventions (generative AI, MCP, `error`, `server`, `http`) where they
 //! have a name, `agentsville.…` where they have none.
 
 /// `chat`, `execute_tool`, …

@@ -18,7 +18,7 @@ use figment::{
     Figment,
     error::Kind,
     providers::Serialized,
-    value::{Dict, Value},
+    value::{Dict, Num, Value},
 };
 use kernel::ServiceName;
 use serde::de::DeserializeOwned;
@@ -157,31 +157,16 @@ impl Settings {
 
     /// Reads one value by its path: `edge.listen`.
     pub fn value<T: DeserializeOwned>(&self, path: &str) -> Result<T, SettingsError> {
-        self.figment.extract_inner(path).map_err(|error| {
-            let mut key = error.path.join(".");
-            if !key.starts_with(path) {
-                key = if key.is_empty() {
-                    path.to_owned()
-                } else {
-                    format!("{path}.{key}")
-                };
-            }
-            // A text for the types only: what was given may be a secret.
-            let message = match error.kind {
-                Kind::UnknownField(field, expected) => format!(
-                    "its reader knows no {field}{}",
-                    kernel::nearest(&field, expected.iter().copied())
-                        .map(|near| format!(", the nearest is {near}"))
-                        .unwrap_or_default()
-                ),
-                Kind::InvalidType(_, expected) => format!("it must be {expected}"),
-                Kind::InvalidValue(_, expected) => format!("it must be {expected}"),
-                Kind::UnknownVariant(_, expected) => {
-                    format!("it must be one of {}", expected.join(", "))
-                }
-                other => other.to_string(),
-            };
-            SettingsError::Section { key, message }
+        let read = self
+            .figment
+            .find_value(path)
+            .and_then(|value| value.deserialize());
+        read.map_err(|error| SettingsError::Section {
+            key: std::iter::once(path)
+                .chain(error.path.iter().map(String::as_str))
+                .collect::<Vec<_>>()
+                .join("."),
+            message: reason(&error.kind),
         })
     }
 
@@ -228,15 +213,29 @@ impl Settings {
     }
 }
 
+/// Why a value does not fit its reader. What was given is not named: it may be a secret.
+fn reason(kind: &Kind) -> String {
+    if let Kind::UnknownField(field, expected) = kind {
+        let near = kernel::nearest(field, expected.iter().copied());
+        let near = near.map(|near| format!(", the nearest is {near}"));
+        return format!("its reader knows no {field}{}", near.unwrap_or_default());
+    }
+    if let Kind::InvalidType(_, expected) | Kind::InvalidValue(_, expected) = kind {
+        return format!("it must be {expected}");
+    }
+    if let Kind::UnknownVariant(_, expected) = kind {
+        return format!("it must be one of {}", expected.join(", "));
+    }
+    kind.to_string()
+}
+
 /// Names the type of a value for people.
 fn type_name(value: &Value) -> &'static str {
     match value {
         Value::String(..) | Value::Char(..) => "a text",
         Value::Bool(..) => "true or false",
-        Value::Num(_, number) => match number {
-            figment::value::Num::F32(_) | figment::value::Num::F64(_) => "a number",
-            _ => "a whole number",
-        },
+        Value::Num(_, Num::F32(_) | Num::F64(_)) => "a number",
+        Value::Num(..) => "a whole number",
         Value::Empty(..) => "nothing",
         Value::Dict(..) => "a section",
         Value::Array(..) => "a list",

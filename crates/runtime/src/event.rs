@@ -226,8 +226,8 @@ impl WideEvent {
         &self.span
     }
 
-    /// Runs a future inside this work's span.
-    pub fn instrument<F: Future>(&self, future: F) -> Instrumented<F> {
+    /// Runs a future inside this work's span. (Named so that `tracing::Instrument`, which every type has, does not come first.)
+    pub fn within<F: Future>(&self, future: F) -> Instrumented<F> {
         future.instrument(self.span.clone())
     }
 }

@@ -25,7 +25,7 @@ pub mod transport;
 pub use config::{Settings, SettingsError, Sources};
 pub use event::{EventKind, Outcome, Value, WideEvent};
 pub use host::Host;
-pub use lifecycle::{Lifecycle, Stopped};
+pub use lifecycle::{Lifecycle, Signals, Stopped};
 pub use readiness::{Readiness, ReadinessGuard};
 pub use server::{GrpcServer, GrpcService, ServerLayers, caller, remaining};
 pub use token::{Issuer, SigningKey, Trust};

@@ -12,7 +12,7 @@ use std::{
 
 use futures::FutureExt as _;
 use tokio::{
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
     task::JoinHandle,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -155,21 +155,16 @@ impl Lifecycle {
     /// # Errors
     /// When signal handlers cannot be installed.
     pub async fn run_until_stopped(&self, grace: Duration) -> std::io::Result<Stopped> {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
+        Ok(self.run_until(Signals::listen()?, grace).await)
+    }
+
+    /// The same with signals that are listened to since earlier.
+    pub async fn run_until(&self, mut signals: Signals, grace: Duration) -> Stopped {
         tokio::select! {
-            _ = terminate.recv() => tracing::info!("stopping on SIGTERM"),
-            _ = interrupt.recv() => tracing::info!("stopping on SIGINT"),
+            () = signals.next() => {}
             () = self.0.soft.cancelled() => {}
         }
-        self.stop();
-        let again = async {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-        };
-        Ok(self.drain(grace, again).await)
+        self.drain(grace, signals.next()).await
     }
 
     /// Ends everything: the soft step, at most `grace` of waiting unless `hurry` comes first, the hard step.
@@ -207,6 +202,31 @@ impl Lifecycle {
     }
 }
 
+/// SIGTERM and SIGINT. While this lives they do not end the process by themselves.
+#[derive(Debug)]
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// Listens from now on. A process does it before it says that it is there, so that no signal finds it without.
+    pub fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Waits for the next signal.
+    pub async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => tracing::info!("stopping on SIGTERM"),
+            _ = self.interrupt.recv() => tracing::info!("stopping on SIGINT"),
+        }
+    }
+}
+
 /// The text of a panic, as far as it has one.
 pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     panic
@@ -234,12 +254,12 @@ mod tests {
         assert!(!lifecycle.readiness().state().is_ready());
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_task_that_does_not_listen_is_cut_off_after_the_grace_period() {
         let lifecycle = Lifecycle::new();
         lifecycle.spawn("stubborn", pending());
         assert_eq!(
-            lifecycle.drain(Duration::from_mins(1), pending()).await,
+            lifecycle.drain(Duration::ZERO, pending()).await,
             Stopped::CutOff
         );
         assert!(lifecycle.tracker().is_empty());

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::{
     BoxError, GrpcServer, Host, Issuer, Lifecycle, Peer, ServerLayers, Settings, SettingsError,
-    SigningKey, Sources, Stopped, Transport, Trust,
+    Signals, SigningKey, Sources, Stopped, Transport, Trust,
     admin::{self, AdminSettings},
     host::{GrpcSettings, Keys, parse_listen},
     status,
@@ -208,6 +208,7 @@ where
     F: FnOnce(Context) -> B,
     B: Future<Output = Result<GrpcServer, BoxError>>,
 {
+    let mut signals = Signals::listen()?;
     let grpc: GrpcSettings = settings.section("grpc")?;
     let listen = parse_listen("grpc.listen", &grpc.listen)?;
     let lifecycle = Lifecycle::new();
@@ -241,7 +242,11 @@ where
         metrics: telemetry.metrics(),
         tls: tls.client()?,
     };
-    let server = build(context).await?;
+    let server = tokio::select! {
+        server = build(context) => server?,
+        // Stopped before it began: there is nothing to drain.
+        () = signals.next() => return Ok(()),
+    };
     let layers = ServerLayers {
         trust,
         longest_call: Duration::from_secs(grpc.longest_call_seconds),
@@ -254,7 +259,7 @@ where
         .await?;
     drop(starting);
     let grace = Duration::from_secs(grpc.drain_seconds);
-    match lifecycle.run_until_stopped(grace).await? {
+    match lifecycle.run_until(signals, grace).await {
         Stopped::Drained => {
             tracing::info!("stopped");
             Ok(())

@@ -63,6 +63,10 @@ impl GrpcServer {
 
     /// Adds a generated `…Server`.
     #[must_use]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "a server is added to, not summed"
+    )]
     pub fn add<S>(mut self, server: S) -> Self
     where
         S: Service<http::Request<Body>, Error = Infallible>

@@ -78,13 +78,14 @@ pub fn problem(status: &Status) -> Problem {
         .and_then(|bad| bad.field_violations.first())
         .map(|violation| violation.field.clone())
         .filter(|field| !field.is_empty());
-    let sentence = match status.code() {
-        Code::Unimplemented => {
-            "the service does not know this call; it may be of another release".to_owned()
-        }
-        _ if code == ErrorCode::Internal && !ours => INTERNAL.to_owned(),
-        _ if status.message().is_empty() => code.as_str().replace('_', " "),
-        _ => clip(status.message()),
+    let sentence = if status.code() == Code::Unimplemented {
+        "the service does not know this call; it may be of another release".to_owned()
+    } else if code == ErrorCode::Internal && !ours {
+        INTERNAL.to_owned()
+    } else if status.message().is_empty() {
+        code.as_str().replace('_', " ")
+    } else {
+        clip(status.message())
     };
     Problem {
         code,

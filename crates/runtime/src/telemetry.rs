@@ -95,6 +95,11 @@ pub fn build<W: Write + Send + 'static>(
             .build(),
     );
     if !settings.otlp_endpoint.is_empty() {
+        if !settings.otlp_endpoint.starts_with("http://") {
+            return Err(TelemetryError::Otlp(
+                "it must begin with http://; let a collector beside this process speak TLS to the rest".to_owned(),
+            ));
+        }
         let exporter = SpanExporter::builder()
             .with_tonic()
             .with_endpoint(&settings.otlp_endpoint)
@@ -104,15 +109,18 @@ pub fn build<W: Write + Send + 'static>(
     }
     let tracer = provider.build();
     let metrics = Arc::new(Registry::new());
-    let traces = tracing_opentelemetry::layer()
+    let spans = tracing_opentelemetry::layer()
         .with_tracer(tracer.tracer("agentsville"))
         .with_location(false)
         .with_threads(false)
         .with_tracked_inactivity(false)
-        .with_filter(FilterFn::new(is_traced));
+        .with_filter(FilterFn::new(is_traced).with_max_level_hint(Level::INFO));
     let subscriber = tracing_subscriber::registry()
-        .with(traces)
-        .with(MetricsLayer::new(&metrics)?.with_filter(FilterFn::new(is_measured)))
+        .with(spans)
+        .with(
+            MetricsLayer::new(&metrics)?
+                .with_filter(FilterFn::new(is_measured).with_max_level_hint(Level::DEBUG)),
+        )
         .with(JsonLines::new(service, output).with_filter(log_filter(settings)?));
     Ok((Telemetry { tracer, metrics }, subscriber))
 }

@@ -63,7 +63,7 @@ pub struct TlsSettings {
 impl TlsSettings {
     /// What a listener needs; `None` without a certificate. With a client CA, clients must have a certificate of it.
     pub fn server(&self) -> Result<Option<Arc<ServerConfig>>, TlsError> {
-        let Some((certificate, key)) = self.identity()? else {
+        let Some(Pem { certificate, key }) = self.identity()? else {
             if !self.client_ca.is_empty() {
                 return Err(TlsError::ClientCaAlone);
             }
@@ -97,19 +97,19 @@ impl TlsSettings {
         let ca = read("tls.ca", &self.ca)?;
         certificates("tls.ca", &self.ca, &ca)?;
         let mut config = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca));
-        if let Some((certificate, key)) = self.identity()? {
+        if let Some(Pem { certificate, key }) = self.identity()? {
             config = config.identity(Identity::from_pem(certificate, key));
         }
         Ok(Some(ClientTls(config)))
     }
 
-    fn identity(&self) -> Result<Option<(Vec<u8>, Vec<u8>)>, TlsError> {
+    fn identity(&self) -> Result<Option<Pem>, TlsError> {
         match (self.certificate.is_empty(), self.key.is_empty()) {
             (true, true) => Ok(None),
-            (false, false) => Ok(Some((
-                read("tls.certificate", &self.certificate)?,
-                read("tls.key", &self.key)?,
-            ))),
+            (false, false) => Ok(Some(Pem {
+                certificate: read("tls.certificate", &self.certificate)?,
+                key: read("tls.key", &self.key)?,
+            })),
             _ => Err(TlsError::Half),
         }
     }
@@ -134,9 +134,21 @@ impl TlsSettings {
     }
 }
 
+/// The contents of a certificate's and a key's file.
+struct Pem {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+}
+
 /// What clients of https peers need.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ClientTls(ClientTlsConfig);
+
+impl std::fmt::Debug for ClientTls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ClientTls")
+    }
+}
 
 impl ClientTls {
     pub(crate) fn config(&self, host: &str) -> ClientTlsConfig {

@@ -117,10 +117,7 @@ pub(super) fn variable_of(path: &str) -> String {
 
 fn table_at<'d>(layer: &'d Dict, path: &str) -> Option<&'d Dict> {
     path.split('.')
-        .try_fold(layer, |table, part| match table.get(part)? {
-            Value::Dict(_, inner) => Some(inner),
-            _ => None,
-        })
+        .try_fold(layer, |table, part| table.get(part)?.as_dict())
 }
 
 /// The default of a path; of an open table's entry, a value of the right type.
@@ -182,10 +179,12 @@ fn parse(variable: &str, text: &str, default: &Value) -> Result<Value, SettingsE
     };
     parsed.ok_or_else(|| SettingsError::WrongType {
         key: variable.to_owned(),
-        expected: match default {
-            Value::Array(..) => r#"a TOML array such as ["a", "b"]"#,
-            Value::Dict(..) => "one setting of that section, with two underscores before its key",
-            other => type_name(other),
+        expected: if default.as_array().is_some() {
+            r#"a TOML array such as ["a", "b"]"#
+        } else if default.as_dict().is_some() {
+            "followed by two underscores and a key of that section"
+        } else {
+            type_name(default)
         },
         found: "something else".to_owned(),
     })

@@ -108,15 +108,14 @@ fn same_type(default: &Value, value: &Value) -> bool {
 pub(super) fn mask(table: &mut Dict, prefix: &str) {
     for (key, value) in table.iter_mut() {
         let path = schema::join(prefix, key);
-        match value {
-            Value::Dict(_, inner) => mask(inner, &path),
-            Value::String(_, text) if schema::is_secret(&path) => {
-                if !text.is_empty() {
-                    "(set)".clone_into(text);
-                }
+        if let Value::Dict(_, inner) = value {
+            mask(inner, &path);
+        } else if let Value::String(_, text) = value {
+            if !schema::is_secret(&path) {
+                mask_user(text);
+            } else if !text.is_empty() {
+                "(set)".clone_into(text);
             }
-            Value::String(_, text) => mask_user(text),
-            _ => {}
         }
     }
 }

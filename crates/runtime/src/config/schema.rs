@@ -82,13 +82,10 @@ pub(super) fn all_paths(defaults: &Dict) -> Vec<String> {
 fn collect(dict: &Dict, prefix: &str, paths: &mut Vec<String>) {
     for (key, value) in dict {
         let path = join(prefix, key);
-        match value {
-            Value::Dict(_, inner) => {
-                paths.push(path.clone());
-                collect(inner, &path, paths);
-            }
-            _ => paths.push(path),
+        if let Some(inner) = value.as_dict() {
+            collect(inner, &path, paths);
         }
+        paths.push(path);
     }
 }
 

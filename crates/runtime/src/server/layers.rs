@@ -28,6 +28,9 @@ use crate::{lifecycle::panic_message, status};
 /// The target of the events that count calls.
 pub const RPC_TARGET: &str = "agentsville.rpc";
 
+/// What stands for a method that is not to be named.
+const UNKNOWN: &str = "unknown";
+
 /// A service inside its layers.
 #[derive(Clone)]
 pub(super) struct Layered {
@@ -109,7 +112,7 @@ impl Service<http::Request<Body>> for Layered {
             let parent = TraceContextPropagator::new().extract(&RequestHeaders(request.headers()));
             // Without the OpenTelemetry layer there is nothing to continue.
             let _continued = span.set_parent(parent);
-            let mut meter = Meter::new(service, method, span.clone());
+            let mut meter = Meter::new(service, span.clone());
 
             let (deadline, caller) = match span.in_scope(|| this.admit(&mut request)) {
                 Ok(admitted) => admitted,
@@ -119,6 +122,7 @@ impl Service<http::Request<Body>> for Layered {
                 }
             };
             span.record("agentsville.caller", caller.label());
+            meter.method = method;
             let request = request.map(|body| Body::new(RequestBody::new(body)));
             let answer = AssertUnwindSafe(async move { this.routes.call(request).await })
                 .catch_unwind()
@@ -149,7 +153,7 @@ fn names_of(path: &str) -> (String, String) {
     let (service, method) = path
         .trim_start_matches('/')
         .split_once('/')
-        .unwrap_or(("unknown", "unknown"));
+        .unwrap_or((UNKNOWN, UNKNOWN));
     let bounded = |text: &str| text.chars().take(128).collect();
     (bounded(service), bounded(method))
 }
@@ -164,10 +168,10 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    fn new(service: String, method: String, span: Span) -> Self {
+    fn new(service: String, span: Span) -> Self {
         Self {
             service,
-            method,
+            method: UNKNOWN.to_owned(),
             started: Instant::now(),
             span,
             code: None,
@@ -201,9 +205,9 @@ impl Drop for Meter {
             // Which codes are a server's errors: OpenTelemetry's conventions for gRPC.
             self.span.record("otel.status_code", "ERROR");
         }
-        // Callers choose methods that do not exist: they must not make up time series.
+        // Nobody may make up time series: the method counts only for callers with a token, and only if it exists.
         let method = if code == Code::Unimplemented {
-            "unknown"
+            UNKNOWN
         } else {
             &self.method
         };

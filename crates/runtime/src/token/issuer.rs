@@ -50,6 +50,14 @@ impl Issuer {
         self.key.public_key()
     }
 
+    #[cfg(test)]
+    pub(super) fn cached(&self) -> usize {
+        self.minted
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .len()
+    }
+
     /// A token that says to `audience` that `caller` is calling. A cached one is given while more than 20 s of it are left.
     pub fn mint(&self, caller: &Caller, audience: ServiceName) -> Result<String, MintError> {
         let now = self.clock.now().as_seconds();

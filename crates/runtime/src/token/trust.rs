@@ -115,6 +115,12 @@ impl Trust {
         state.issuers.is_empty()
     }
 
+    #[cfg(test)]
+    pub(super) fn cached(&self) -> usize {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        state.verified.len()
+    }
+
     /// Who is calling `audience`, by a token.
     pub fn verify(&self, token: &str, audience: ServiceName) -> Result<Caller, TokenError> {
         if token.len() > TOKEN_BYTES {

@@ -155,7 +155,7 @@ impl http_body::Body for TimedBody {
                 }
                 Poll::Pending => Poll::Pending,
             },
-            ready => ready,
+            ready @ Poll::Ready(_) => ready,
         }
     }
 
