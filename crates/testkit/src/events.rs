@@ -46,6 +46,7 @@ pub struct Events {
 ///
 /// # Panics
 /// When another subscriber is installed in this process.
+#[expect(clippy::expect_used, reason = "it fails the test")]
 pub fn capture_with(content: Content) -> Events {
     static CAPTURED: OnceLock<Arc<Captured>> = OnceLock::new();
     let captured = CAPTURED.get_or_init(|| {
@@ -100,6 +101,7 @@ impl Events {
     ///
     /// # Panics
     /// When they have not within 30 seconds.
+    #[expect(clippy::panic, reason = "it fails the test")]
     pub async fn wait_for(&self, kind: &str, count: usize) -> Vec<Map<String, Value>> {
         for _attempt in 0..3_000 {
             let events = self.of(kind);
@@ -169,10 +171,11 @@ impl Visit for Fields {
         if field.name() == "record" {
             self.record = Some(value.to_owned());
         }
-        self.line.push_str(&format!(" {}={value}", field.name()));
+        self.line.extend([" ", field.name(), "=", value]);
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.line.push_str(&format!(" {}={value:?}", field.name()));
+        let value = format!("{value:?}");
+        self.line.extend([" ", field.name(), "=", &value]);
     }
 }
