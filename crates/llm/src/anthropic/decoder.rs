@@ -183,6 +183,7 @@ impl Decoder {
                 };
                 self.calls.take(fragment, out)?;
                 let input = block.input.filter(|input| !input.says_nothing());
+                out.keep(input.map_or(0, |input| input.0.get().len()))?;
                 Kind::Call {
                     input: input.map(|input| input.0.get().to_owned()),
                     streamed: false,

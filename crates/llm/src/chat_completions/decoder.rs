@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use kernel::{JsonText, Secret};
+use kernel::{JsonText, Secret, limits::PART_BYTES};
 use serde::Deserialize;
 
 use super::{CallMeta, ReasoningMeta, think::Think};
@@ -28,6 +28,13 @@ struct Chunk<'j> {
     x_groq: Option<Loose<'j>>,
     #[serde(borrow)]
     error: Option<Loose<'j>>,
+}
+
+/// Where Groq puts what belongs to the step.
+#[derive(Deserialize)]
+struct Groq<'j> {
+    #[serde(borrow)]
+    usage: Option<Loose<'j>>,
 }
 
 #[derive(Deserialize)]
@@ -103,9 +110,6 @@ struct WireUsage<'j> {
     prompt_tokens_details: Option<Loose<'j>>,
     #[serde(borrow)]
     completion_tokens_details: Option<Loose<'j>>,
-    /// Groq keeps the whole under `x_groq`.
-    #[serde(borrow)]
-    usage: Option<Loose<'j>>,
 }
 
 #[derive(Deserialize)]
@@ -142,6 +146,7 @@ pub(crate) struct Decoder {
     reasoning_field: Option<ReasoningField>,
     /// Entries of `reasoning_details` since reasoning was last said to be done.
     details: Vec<serde_json::Value>,
+    details_bytes: usize,
     reasoning_open: bool,
     finish: Option<String>,
     usage: Usage,
@@ -157,6 +162,7 @@ impl Decoder {
             think: Think::default(),
             reasoning_field: None,
             details: Vec::new(),
+            details_bytes: 0,
             reasoning_open: false,
             finish: None,
             usage: Usage::default(),
@@ -182,12 +188,7 @@ impl Decoder {
 
     fn reasoning(&mut self, delta: &Delta<'_>, out: &mut Outbox) -> Result<(), Fault> {
         if let Some(details) = delta.reasoning_details.filter(|details| details.is_array()) {
-            out.keep(details.0.get().len())?;
-            let details: Vec<serde_json::Value> = details.read().unwrap_or_default();
-            self.reasoning_open |= !details.is_empty();
-            for detail in details {
-                add_detail(&mut self.details, detail);
-            }
+            self.reasoning_details(details, out)?;
         }
         let fields = [
             (ReasoningField::ReasoningContent, delta.reasoning_content),
@@ -201,6 +202,23 @@ impl Decoder {
                 self.reasoning_open = true;
                 out.reasoning(&text)?;
             }
+        }
+        Ok(())
+    }
+
+    fn reasoning_details(&mut self, details: Loose<'_>, out: &mut Outbox) -> Result<(), Fault> {
+        let bytes = details.0.get().len();
+        out.keep(bytes)?;
+        self.details_bytes = self.details_bytes.saturating_add(bytes);
+        // A Part could not keep more. Without some of it the rest is of no use to the endpoint.
+        if self.details_bytes > PART_BYTES {
+            self.details.clear();
+            return Ok(());
+        }
+        let details: Vec<serde_json::Value> = details.read().unwrap_or_default();
+        self.reasoning_open |= !details.is_empty();
+        for detail in details {
+            add_detail(&mut self.details, detail);
         }
         Ok(())
     }
@@ -299,9 +317,6 @@ impl Decoder {
         let Some(usage) = usage.read::<WireUsage<'_>>() else {
             return;
         };
-        if let Some(inner) = usage.usage {
-            self.take_usage(inner);
-        }
         let number = |value: Option<Loose<'_>>| value.and_then(Loose::number);
         let details = |value: Option<Loose<'_>>| {
             let details: TokenDetails<'_> = value?.read()?;
@@ -358,7 +373,8 @@ impl Decode for Decoder {
                 self.take_usage(usage);
             }
         }
-        for usage in [chunk.usage, chunk.x_groq].into_iter().flatten() {
+        let groq = chunk.x_groq.and_then(|groq| groq.read::<Groq<'_>>()?.usage);
+        for usage in [chunk.usage, groq].into_iter().flatten() {
             self.take_usage(usage);
         }
         Ok(Flow::More)

@@ -5,6 +5,9 @@ use crate::outbox::{Fault, Outbox};
 const OPEN: &str = "<think>";
 const CLOSE: &str = "</think>";
 
+/// Bytes of space that may stand before the opening tag. What is held back is not counted yet, so it has its own bound.
+const SPACE: usize = 64;
+
 /// Splits content into reasoning and text. Only an answer that **begins** with the tag is split: further on it is something
 /// that the model talks about.
 #[derive(Debug, Default)]
@@ -33,7 +36,7 @@ impl Think {
         self.held.push_str(content);
         if self.state == State::Start {
             let begin = self.held.trim_start();
-            if begin.len() < OPEN.len() && OPEN.starts_with(begin) {
+            if self.held.len() <= SPACE && begin.len() < OPEN.len() && OPEN.starts_with(begin) {
                 return Ok(());
             }
             match begin.strip_prefix(OPEN) {
@@ -124,6 +127,15 @@ mod tests {
             }
         }
         (reasoning, text)
+    }
+
+    #[test]
+    fn space_without_end_is_told_and_not_hoarded() {
+        let mut think = Think::default();
+        let mut out = Outbox::default();
+        let refused = (0..9_000).find_map(|_| think.content(&" ".repeat(1_024), &mut out).err());
+        assert!(refused.is_some());
+        assert!(think.held.len() <= SPACE);
     }
 
     #[test]

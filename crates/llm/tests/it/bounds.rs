@@ -52,6 +52,53 @@ async fn an_event_without_end_is_refused() {
 }
 
 #[tokio::test]
+async fn nesting_without_end_harms_nobody() {
+    let pair = Pair::new(ChatCompletions).await;
+    let deep = |key: &str| {
+        let (open, close) = (format!("{{\"{key}\":").repeat(200_000), "}".repeat(200_000));
+        format!("{open}1{close}")
+    };
+    for chunk in [
+        format!(r#"{{"usage":{}}}"#, deep("usage")),
+        format!(r#"{{"x_groq":{}}}"#, deep("usage")),
+        format!(
+            r#"{{"choices":[{{"delta":{{"content":{}}}}}]}}"#,
+            deep("text")
+        ),
+        format!(
+            r#"{{"choices":[{{"delta":{{"reasoning_details":[{}]}}}}]}}"#,
+            deep("text")
+        ),
+        format!(
+            r#"{{"choices":[{{"delta":{{"tool_calls":[{{"function":{{"name":"t","arguments":{}}}}}]}}}}]}}"#,
+            deep("a")
+        ),
+        format!(
+            r#"{{"unknown":{}}}"#,
+            "[".repeat(200_000) + &"]".repeat(200_000)
+        ),
+    ] {
+        let end = r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#;
+        let step = pair
+            .run(Step::stream(format!("data: {chunk}\n\ndata: {end}\n\n")))
+            .await;
+        assert!(step.finish.is_some(), "{:?}", step.error);
+        assert!(
+            step.calls
+                .iter()
+                .all(|call| matches!(call.arguments, llm::CallArguments::Malformed { .. }))
+        );
+    }
+    let error = pair
+        .run(Step::stream(format!(
+            "data: {{\"error\":{}}}\n\n",
+            deep("error")
+        )))
+        .await;
+    assert!(error.error.is_some());
+}
+
+#[tokio::test]
 async fn an_error_body_without_end_is_read_in_part() {
     let pair = Pair::new(ChatCompletions).await;
     let mut body = r#"{"error":{"message":"no"},"more":""#.to_owned();
