@@ -63,7 +63,7 @@ impl Modify for Bearer {
     }
 }
 
-/// The OpenAPI 3.1 document, as `GET /v1/openapi.json` serves it. It needs no Village.
+/// The `OpenAPI` 3.1 document, as `GET /v1/openapi.json` serves it. It needs no Village.
 pub fn openapi_json() -> String {
     // The document is built from literals; what utoipa makes of them always serializes.
     Document::openapi().to_pretty_json().unwrap_or_default()

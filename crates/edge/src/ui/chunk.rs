@@ -200,6 +200,10 @@ pub struct EndMetadata {
 /// Tokens, as the Provider counted them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(
+    clippy::struct_field_names,
+    reason = "the names are those of `LanguageModelUsage` in `ai`"
+)]
 pub struct UsageView {
     /// Tokens of the prompts.
     pub input_tokens: u64,

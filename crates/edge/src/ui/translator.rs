@@ -128,10 +128,9 @@ impl Translator {
             });
         }
         self.last = number;
-        match event {
-            Some(event) => self.apply(event, out),
-            // An event of a later release: what it tells of comes with the next snapshot.
-            None => {}
+        // None is an event of a later release: what it tells of comes with the next snapshot.
+        if let Some(event) = event {
+            self.apply(event, out);
         }
         Ok(())
     }

@@ -2,11 +2,8 @@ use serde_json::json;
 
 use super::*;
 
-fn ask(body: Value) -> Result<ChatRequest, Problem> {
-    match body {
-        Value::Object(map) => read(&map),
-        _ => unreachable!("the tests send objects"),
-    }
+fn ask(body: &Value) -> Result<ChatRequest, Problem> {
+    read(body.as_object().unwrap())
 }
 
 fn user(id: &str, text: &str) -> Value {
@@ -17,18 +14,18 @@ fn answer(id: &str) -> Value {
     json!({"id": id, "role": "assistant", "parts": [{"type": "text", "text": "yes"}]})
 }
 
-fn question(body: Value) -> Question {
+fn question(body: &Value) -> Question {
     ask(body).unwrap().question
 }
 
-fn refusal(body: Value) -> (String, String) {
+fn refusal(body: &Value) -> (String, String) {
     let problem = ask(body).unwrap_err();
     (problem.field.unwrap_or_default(), problem.detail)
 }
 
 #[test]
 fn what_the_transport_sends_is_read_and_what_a_page_adds_is_not() {
-    let request = ask(json!({
+    let request = ask(&json!({
         "id": "chat1", "npc": "Keeper", "trigger": "submit-message", "theme": {"dark": true},
         "messages": [user("u1", "first"), answer("a1"), {
             "id": "u2", "role": "user", "metadata": {"x": 1},
@@ -50,7 +47,7 @@ fn what_the_transport_sends_is_read_and_what_a_page_adds_is_not() {
 
 #[test]
 fn a_submitted_message_with_a_message_id_is_an_edit() {
-    let edit = question(json!({
+    let edit = question(&json!({
         "id": "c", "npc": "n", "trigger": "submit-message", "messageId": "u1", "messages": [user("u1", "other")],
     }));
     assert_eq!(
@@ -77,16 +74,16 @@ fn an_answer_again_names_the_answer_or_leaves_it_to_the_last() {
         id: "u1".to_owned(),
         answer: answer.map(str::to_owned),
     };
-    assert_eq!(question(body(json!("a1"))), expected(Some("a1")));
-    assert_eq!(question(body(Value::Null)), expected(None));
-    assert_eq!(question(body(json!("u1"))), expected(None));
+    assert_eq!(question(&body(json!("a1"))), expected(Some("a1")));
+    assert_eq!(question(&body(Value::Null)), expected(None));
+    assert_eq!(question(&body(json!("u1"))), expected(None));
     assert_eq!(regenerate_id("u1", "a1"), "u1:a1");
 }
 
 #[test]
 fn files_are_refused_in_words() {
     let (field, detail) = refusal(
-        json!({"id": "c", "npc": "n", "messages": [{"id": "u", "role": "user", "parts": [
+        &json!({"id": "c", "npc": "n", "messages": [{"id": "u", "role": "user", "parts": [
             {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AA=="}, {"type": "text", "text": "see"},
         ]}]}),
     );
@@ -103,7 +100,7 @@ fn what_is_missing_or_wrong_is_named() {
     let with = |field: &str, value: Value| {
         let mut body = whole.clone();
         body[field] = value;
-        refusal(body).0
+        refusal(&body).0
     };
     for (field, value) in [
         ("id", Value::Null),

@@ -1,0 +1,227 @@
+//! What the real `ai` package, in its versions 7 and 6, makes of the edge.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use proto::turn::v1::{
+    FinishReason, Limit, Notice, Outcome, ReasoningDelta, ReasoningEnded, ReasoningStarted,
+    StepEnded, StepStarted, TextDelta, TextEnded, TextStarted, ToolFailed, ToolInputAvailable,
+    ToolInputDelta, ToolInputRefused, ToolInputStarted, ToolOutput, TurnEnded, TurnStatus, Usage,
+    turn_event::Event,
+};
+use tokio::{io::AsyncWriteExt as _, process::Command};
+
+use crate::{scripted::Script, village::Village};
+
+const SCRIPT: &str = include_str!("../ai/client.mjs");
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn version_7_of_ai_reads_every_stream_and_every_stored_message() {
+    check("ai").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn version_6_of_ai_reads_every_stream_and_every_stored_message() {
+    check("ai6").await;
+}
+
+async fn check(package: &str) {
+    let village = Village::start().await;
+    village.turns.script("whole", whole());
+    village.turns.script("failing", failing());
+    village.turns.script("held", held());
+    let modules = node_modules();
+    let mut node = Command::new(modules.join("node/bin/node"))
+        .args(["--input-type=module", "-"])
+        .arg(format!("http://{}", village.address))
+        .args([&village.player.token, package])
+        // Packages are looked for from here, since the script comes by stdin.
+        .current_dir(modules.parent().unwrap())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut stdin = node.stdin.take().unwrap();
+    stdin.write_all(SCRIPT.as_bytes()).await.unwrap();
+    drop(stdin);
+    let ended = tokio::time::timeout(Duration::from_mins(2), node.wait_with_output());
+    let output = ended.await.unwrap().unwrap();
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(output.status.success(), "{said}");
+    assert_eq!(said.matches("ok: ").count(), 6, "{said}");
+}
+
+/// Where `node`, `ai` and `ai6` are installed.
+fn node_modules() -> PathBuf {
+    let modules = match std::env::var_os("AGENTSVILLE_TEST_NODE") {
+        Some(folder) => PathBuf::from(folder),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.tools/node/node_modules"),
+    };
+    for needed in ["node/bin/node", "ai", "ai6"] {
+        assert!(
+            modules.join(needed).exists(),
+            "{needed} is not installed in {}: run scripts/setup-node",
+            modules.display()
+        );
+    }
+    modules.canonicalize().unwrap()
+}
+
+fn step(step: u32) -> Event {
+    Event::StepStarted(StepStarted { step })
+}
+
+fn step_ended(step: u32) -> Event {
+    Event::StepEnded(StepEnded { step, usage: None })
+}
+
+fn text(position: u32, text: &str) -> [Event; 2] {
+    [
+        Event::TextStarted(TextStarted { position }),
+        Event::TextDelta(TextDelta {
+            position,
+            delta: text.to_owned(),
+        }),
+    ]
+}
+
+fn text_ended(position: u32) -> Event {
+    Event::TextEnded(TextEnded { position })
+}
+
+fn call(position: u32, call_id: &str, tool: &str) -> Event {
+    Event::ToolInputStarted(ToolInputStarted {
+        position,
+        call_id: call_id.to_owned(),
+        tool_name: tool.to_owned(),
+    })
+}
+
+fn input_delta(call_id: &str, delta: &str) -> Event {
+    Event::ToolInputDelta(ToolInputDelta {
+        call_id: call_id.to_owned(),
+        delta: delta.to_owned(),
+    })
+}
+
+fn input(call_id: &str, tool: &str, json: &str) -> Event {
+    Event::ToolInputAvailable(ToolInputAvailable {
+        call_id: call_id.to_owned(),
+        tool_name: tool.to_owned(),
+        input_json: json.to_owned(),
+    })
+}
+
+fn ended(status: TurnStatus, sentence: &str, steps: u32) -> Event {
+    Event::TurnEnded(TurnEnded {
+        status: status.into(),
+        finish_reason: FinishReason::Stop.into(),
+        sentence: sentence.to_owned(),
+        limits: vec![Limit::Steps.into()],
+        usage: Some(Usage {
+            input_tokens: 120,
+            output_tokens: 30,
+            ..Usage::default()
+        }),
+        steps,
+    })
+}
+
+/// Everything that a turn can do.
+fn whole() -> Script {
+    let mut events = vec![
+        Event::Notice(Notice {
+            position: 0,
+            code: "unavailable-tools".to_owned(),
+            sentence: "The sandbox is not there.".to_owned(),
+        }),
+        step(1),
+        Event::ReasoningStarted(ReasoningStarted { position: 1 }),
+        Event::ReasoningDelta(ReasoningDelta {
+            position: 1,
+            delta: "Hm.".to_owned(),
+        }),
+        Event::ReasoningEnded(ReasoningEnded { position: 1 }),
+    ];
+    events.extend(text(2, "Let me see 🦊.\n\ndata: [DONE]\n\n"));
+    events.extend([
+        text_ended(2),
+        call(3, "call-1", "docs__search"),
+        input_delta("call-1", "{\"q\":"),
+        input_delta("call-1", "\"x\"}"),
+        input("call-1", "docs__search", "{\"q\":\"x\"}"),
+        call(4, "call-2", "nope"),
+        Event::ToolInputRefused(ToolInputRefused {
+            call_id: "call-2".to_owned(),
+            tool_name: "nope".to_owned(),
+            input_json: "\"{broken\"".to_owned(),
+            sentence: "There is no such Tool.".to_owned(),
+        }),
+        call(5, "call-3", "fetch_url"),
+        input("call-3", "fetch_url", "{\"url\":\"https://x.example\"}"),
+        Event::ToolFailed(ToolFailed {
+            call_id: "call-3".to_owned(),
+            outcome: Outcome::Denied.into(),
+            sentence: "The address is not public.".to_owned(),
+        }),
+        Event::ToolOutput(ToolOutput {
+            call_id: "call-1".to_owned(),
+            output_json: "null".to_owned(),
+        }),
+        step_ended(1),
+        step(2),
+    ]);
+    events.extend(text(6, "Done."));
+    events.extend([
+        text_ended(6),
+        step_ended(2),
+        ended(TurnStatus::Finished, "", 2),
+    ]);
+    Script {
+        events,
+        ..Script::default()
+    }
+}
+
+/// Some text, and then the Provider fails.
+fn failing() -> Script {
+    let mut events = vec![step(1)];
+    events.extend(text(0, "so far"));
+    events.push(ended(
+        TurnStatus::Failed,
+        "The Provider refused the key.",
+        1,
+    ));
+    Script {
+        events,
+        ..Script::default()
+    }
+}
+
+/// In the middle of a text, of a call that runs, and of a call whose arguments stream.
+fn held() -> Script {
+    let mut events = vec![step(1)];
+    events.extend(text(0, "half a sen"));
+    events.extend([
+        call(1, "call-1", "bash"),
+        input("call-1", "bash", "{\"command\":\"sleep 60\"}"),
+        call(2, "call-2", "write_file"),
+        input_delta("call-2", "{\"path\":\"/a"),
+    ]);
+    let told = events.len() + 1;
+    events.push(ended(TurnStatus::Finished, "", 1));
+    Script {
+        events,
+        hold_after: Some(told),
+        ..Script::default()
+    }
+}

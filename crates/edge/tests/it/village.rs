@@ -1,0 +1,104 @@
+//! An edge on a real socket, in front of scripted peers.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use http::Method;
+use kernel::{Clock, ServiceName, SystemClock};
+use runtime::{GrpcServer, Lifecycle, Peer, ServerLayers, Transport, token::Village as Keys};
+use serde_json::{Value, json};
+
+use crate::{
+    client::Ask,
+    scripted::{Registry, Somebody, Turns},
+};
+
+/// The edge and its scripted peers. They end with the test's runtime.
+pub(crate) struct Village {
+    pub(crate) address: SocketAddr,
+    pub(crate) registry: Registry,
+    pub(crate) turns: Turns,
+    pub(crate) lifecycle: Lifecycle,
+    pub(crate) player: Somebody,
+}
+
+/// What tests start from: the defaults, on a free port.
+pub(crate) fn config() -> edge::Config {
+    edge::Config {
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        allowed_hosts: Vec::new(),
+        cors_origins: Vec::new(),
+        requests_per_minute: 600,
+        failed_logins_per_minute: 10,
+        streams_per_token: 32,
+        timeouts: edge::Timeouts::default(),
+    }
+}
+
+/// Peers for the edge, which reach these services in this process.
+pub(crate) fn peers(registry: GrpcServer, turns: GrpcServer, clock: Arc<dyn Clock>) -> edge::Deps {
+    let keys = Keys::generate(&clock).unwrap();
+    let layers = ServerLayers {
+        trust: keys.trust(),
+        longest_call: Duration::from_mins(61),
+    };
+    let issuer = keys.issuer(ServiceName::Edge);
+    let peer = |server: GrpcServer| {
+        let name = server.name();
+        let transport = Transport::in_process(&server.layered(layers.clone()));
+        Peer::new(transport, Arc::clone(&issuer), name)
+    };
+    edge::Deps {
+        registry: peer(registry),
+        turns: peer(turns),
+        clock,
+    }
+}
+
+impl Village {
+    pub(crate) async fn start() -> Self {
+        Self::with(config(), Arc::new(SystemClock)).await
+    }
+
+    pub(crate) async fn with(config: edge::Config, clock: Arc<dyn Clock>) -> Self {
+        let (registry, turns) = (Registry::default(), Turns::default());
+        let lifecycle = Lifecycle::new();
+        let deps = peers(registry.server(), turns.server(), clock);
+        let edge = edge::build(config, deps, lifecycle.clone()).unwrap();
+        let player = registry.player("ada");
+        Self {
+            address: edge.listen().await.unwrap(),
+            registry,
+            turns,
+            lifecycle,
+            player,
+        }
+    }
+
+    /// A request without a token.
+    pub(crate) fn ask(&self, method: Method, path: &str) -> Ask {
+        Ask::new(self.address, method, path)
+    }
+
+    /// A request of the Player who is there from the start.
+    pub(crate) fn get(&self, path: &str) -> Ask {
+        self.ask(Method::GET, path).token(&self.player.token)
+    }
+
+    pub(crate) fn post(&self, path: &str) -> Ask {
+        self.ask(Method::POST, path).token(&self.player.token)
+    }
+
+    /// The Player's question to an NPC.
+    pub(crate) fn chat(&self, npc: &str, conversation: &str, message: &str) -> Ask {
+        self.post("/v1/chat")
+            .json(&question(npc, conversation, message))
+    }
+}
+
+/// What the transport sends for a new Message.
+pub(crate) fn question(npc: &str, conversation: &str, message: &str) -> Value {
+    json!({
+        "id": conversation, "npc": npc, "trigger": "submit-message",
+        "messages": [{"id": message, "role": "user", "parts": [{"type": "text", "text": "hello"}]}],
+    })
+}
