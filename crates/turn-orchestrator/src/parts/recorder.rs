@@ -1,0 +1,527 @@
+//! Turns what a model does into Parts and events.
+
+use std::{collections::BTreeSet, mem, sync::Arc};
+
+use kernel::{
+    CallId, Clock, ConversationId, JsonText, MessageId, TurnId, clean_text, floor_char_boundary,
+    limits::{PART_BYTES, TOOL_ARGUMENT_BYTES},
+};
+use llm::Usage;
+
+use super::{
+    Call, Content, Event, NoticeCode, Outcome, Part, Progress, Prose, ProviderMeta, TurnEnd,
+};
+
+/// What of a Message must be written: the Parts that changed, and the number of the last event that they contain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Written {
+    /// The Parts that changed since they were last taken.
+    pub(crate) parts: Vec<Part>,
+    /// The last event.
+    pub(crate) last_event: u64,
+    /// Steps begun.
+    pub(crate) step: u32,
+}
+
+/// Makes Parts and events of one turn. It does no input or output: events and changed Parts are taken out of it.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    clock: Arc<dyn Clock>,
+    /// The model, which is written beside what it wants back.
+    model: String,
+    parts: Vec<Part>,
+    step: u32,
+    /// The first Part of the step.
+    step_start: usize,
+    /// The Part that text or reasoning is added to.
+    open: Option<usize>,
+    /// The step's calls, by the index that the Provider's stream gives them.
+    calls: Vec<usize>,
+    in_step: bool,
+    number: u64,
+    events: Vec<(u64, Event)>,
+    changed: BTreeSet<usize>,
+    bytes: usize,
+    /// Bytes of text since changes were last taken.
+    fresh: usize,
+}
+
+impl Recorder {
+    /// Starts: the first event says which turn it is.
+    pub(crate) fn start(
+        clock: Arc<dyn Clock>,
+        model: String,
+        turn: TurnId,
+        conversation: ConversationId,
+        message: MessageId,
+    ) -> Self {
+        let mut recorder = Self {
+            clock,
+            model,
+            parts: Vec::new(),
+            step: 0,
+            step_start: 0,
+            open: None,
+            calls: Vec::new(),
+            in_step: false,
+            number: 0,
+            events: Vec::new(),
+            changed: BTreeSet::new(),
+            bytes: 0,
+            fresh: 0,
+        };
+        recorder.tell(Event::TurnStarted {
+            turn,
+            conversation,
+            message,
+        });
+        recorder
+    }
+
+    /// The Parts of the step so far.
+    pub(crate) fn step_parts(&self) -> &[Part] {
+        &self.parts[self.step_start..]
+    }
+
+    /// Steps begun.
+    pub(crate) const fn step(&self) -> u32 {
+        self.step
+    }
+
+    /// Bytes of everything that was recorded.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Bytes of text that were recorded since changes were last taken.
+    pub(crate) const fn fresh_bytes(&self) -> usize {
+        self.fresh
+    }
+
+    /// The number of the last event.
+    pub(crate) const fn last_event(&self) -> u64 {
+        self.number
+    }
+
+    /// The id of the call at this place.
+    pub(crate) fn call_id(&self, at: usize) -> Option<CallId> {
+        match &self.parts.get(at)?.content {
+            Content::Call(call) => Some(call.id),
+            Content::Text(_) | Content::Reasoning(_) | Content::Notice { .. } => None,
+        }
+    }
+
+    /// The name and the id of a call that has no result yet and does not run.
+    pub(crate) fn streaming_call_of(&self, index: usize) -> Option<(&str, CallId)> {
+        match &self.parts[*self.calls.get(index)?].content {
+            Content::Call(call) if call.progress == Progress::InputStreaming => {
+                Some((&call.tool, call.id))
+            }
+            Content::Call(_)
+            | Content::Text(_)
+            | Content::Reasoning(_)
+            | Content::Notice { .. } => None,
+        }
+    }
+
+    /// Calls of the step so far.
+    pub(crate) fn calls(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Whether there are changes to take.
+    pub(crate) fn is_changed(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
+    /// The events since they were last taken.
+    pub(crate) fn take_events(&mut self) -> Vec<(u64, Event)> {
+        mem::take(&mut self.events)
+    }
+
+    /// The changed Parts since they were last taken.
+    pub(crate) fn take_changes(&mut self) -> Written {
+        self.fresh = 0;
+        Written {
+            parts: mem::take(&mut self.changed)
+                .into_iter()
+                .map(|at| self.parts[at].clone())
+                .collect(),
+            last_event: self.number,
+            step: self.step,
+        }
+    }
+
+    /// Everything counts as changed again: what was taken could not be written.
+    pub(crate) fn changes_were_lost(&mut self) {
+        self.changed = (0..self.parts.len()).collect();
+    }
+
+    /// A step starts. The same number again is a retry of it.
+    pub(crate) fn begin_step(&mut self, step: u32) {
+        self.close_prose();
+        self.step = step;
+        self.in_step = true;
+        self.step_start = self.parts.len();
+        self.calls.clear();
+        self.tell(Event::StepStarted { step });
+    }
+
+    /// A step ended, if one was under way.
+    pub(crate) fn end_step(&mut self, usage: Usage) {
+        self.close_prose();
+        if !mem::take(&mut self.in_step) {
+            return;
+        }
+        self.tell(Event::StepEnded {
+            step: self.step,
+            usage,
+        });
+    }
+
+    /// More text.
+    pub(crate) fn text(&mut self, delta: &str) {
+        for piece in pieces(&clean_text(delta)) {
+            let at = self.open_prose(Kind::Text, piece.len());
+            self.extend(at, piece);
+            let event = Event::TextDelta {
+                position: number(at),
+                delta: piece.to_owned(),
+            };
+            self.tell_of(at, event);
+        }
+    }
+
+    /// More reasoning.
+    pub(crate) fn reasoning(&mut self, delta: &str) {
+        for piece in pieces(&clean_text(delta)) {
+            let at = self.open_prose(Kind::Reasoning, piece.len());
+            self.extend(at, piece);
+            let event = Event::ReasoningDelta {
+                position: number(at),
+                delta: piece.to_owned(),
+            };
+            self.tell_of(at, event);
+        }
+    }
+
+    /// The reasoning so far is whole, and this is to be sent back with it. A Provider may hide what it thought and still want
+    /// it back.
+    pub(crate) fn reasoning_done(&mut self, meta: Option<JsonText>) {
+        let open = self
+            .open
+            .filter(|&at| matches!(self.parts[at].content, Content::Reasoning(_)));
+        let at = match (open, &meta) {
+            (Some(at), _) => at,
+            (None, Some(_)) => self.open_prose(Kind::Reasoning, 0),
+            (None, None) => return,
+        };
+        let meta = self.provider_meta(meta);
+        if let Content::Reasoning(prose) = &mut self.parts[at].content {
+            prose.meta = meta;
+        }
+        self.close_prose();
+    }
+
+    /// The model began to call a Tool. Indices are dense; one that is not next is ignored.
+    pub(crate) fn call_started(&mut self, index: usize, tool: &str) {
+        if index != self.calls.len() {
+            return;
+        }
+        self.close_prose();
+        let id = CallId::mint(&*self.clock);
+        let tool = clean_text(tool).into_owned();
+        self.bytes += tool.len();
+        let at = self.add(Content::Call(Box::new(Call {
+            id,
+            wire_id: None,
+            tool: tool.clone(),
+            input: String::new(),
+            meta: None,
+            progress: Progress::InputStreaming,
+        })));
+        self.calls.push(at);
+        self.tell_of(
+            at,
+            Event::ToolInputStarted {
+                position: number(at),
+                call: id,
+                tool,
+            },
+        );
+    }
+
+    /// More of a call's arguments. What goes beyond the bound is not shown: such a call is refused when it is whole.
+    pub(crate) fn call_arguments(&mut self, index: usize, delta: &str) {
+        let Some((at, call)) = self.streaming_call(index) else {
+            return;
+        };
+        let room = TOOL_ARGUMENT_BYTES.saturating_sub(call.input.len());
+        let delta = clean_text(&delta[..floor_char_boundary(delta, room)]).into_owned();
+        if delta.is_empty() {
+            return;
+        }
+        call.input.push_str(&delta);
+        let id = call.id;
+        self.grow(delta.len());
+        self.tell_of(at, Event::ToolInputDelta { call: id, delta });
+    }
+
+    /// What a call has besides its arguments.
+    pub(crate) fn call_origin(
+        &mut self,
+        index: usize,
+        wire_id: Option<String>,
+        meta: Option<JsonText>,
+    ) {
+        let meta = self.provider_meta(meta);
+        if let Some((_, call)) = self.streaming_call(index) {
+            call.wire_id = wire_id.map(|id| clean_text(&id).into_owned());
+            call.meta = meta;
+        }
+    }
+
+    /// A call's arguments are whole and valid: it is going to run. Returns its place, which its result names.
+    pub(crate) fn call_ready(&mut self, index: usize, input: &JsonText) -> Option<usize> {
+        let (at, call) = self.streaming_call(index)?;
+        input.as_str().clone_into(&mut call.input);
+        call.progress = Progress::Running;
+        let event = Event::ToolInputAvailable {
+            call: call.id,
+            tool: call.tool.clone(),
+            input: input.clone(),
+        };
+        self.tell_of(at, event);
+        Some(at)
+    }
+
+    /// A call will not run, and this is its one result.
+    pub(crate) fn call_refused(&mut self, index: usize, input: JsonText, outcome: Outcome) {
+        if let Some((at, _)) = self.streaming_call(index) {
+            self.refuse(at, input, outcome);
+        }
+    }
+
+    /// A call that ran has its one result.
+    pub(crate) fn call_ended(&mut self, at: usize, outcome: Outcome) {
+        let now = self.clock.now();
+        let Some(part) = self.parts.get_mut(at) else {
+            return;
+        };
+        let Content::Call(call) = &mut part.content else {
+            return;
+        };
+        if call.progress != Progress::Running {
+            return;
+        }
+        part.ended_at = Some(now);
+        call.progress = Progress::Ended(outcome.clone());
+        let event = Event::ToolEnded {
+            call: call.id,
+            outcome,
+        };
+        let size = match call.progress.outcome() {
+            Some(Outcome::Ok(output)) => output.as_str().len(),
+            Some(outcome) => outcome.sentence().map_or(0, str::len),
+            None => 0,
+        };
+        self.grow(size);
+        self.tell_of(at, event);
+    }
+
+    /// Something that the Player should know.
+    pub(crate) fn notice(&mut self, code: NoticeCode, sentence: &str) {
+        self.close_prose();
+        let sentence = clean_text(sentence).into_owned();
+        let at = self.add(Content::Notice {
+            code,
+            sentence: sentence.clone(),
+        });
+        self.parts[at].ended_at = Some(self.parts[at].started_at);
+        self.grow(sentence.len());
+        self.tell_of(
+            at,
+            Event::Notice {
+                position: number(at),
+                code,
+                sentence,
+            },
+        );
+    }
+
+    /// Settles everything that is open: prose ends, calls that the model was writing are refused, calls that run are interrupted.
+    pub(crate) fn settle(&mut self, why: &str) {
+        self.close_prose();
+        for at in 0..self.parts.len() {
+            let Content::Call(call) = &self.parts[at].content else {
+                continue;
+            };
+            match call.progress {
+                Progress::InputStreaming => {
+                    let input = JsonText::of(&call.input);
+                    self.refuse(at, input, Outcome::Interrupted(why.to_owned()));
+                }
+                Progress::Running => self.call_ended(at, Outcome::Interrupted(why.to_owned())),
+                Progress::Ended(_) | Progress::Refused(_) => {}
+            }
+        }
+    }
+
+    /// The turn ended. Everything must have been settled.
+    pub(crate) fn end_turn(&mut self, end: TurnEnd, usage: Usage) {
+        self.close_prose();
+        self.tell(Event::TurnEnded {
+            end,
+            usage,
+            steps: self.step,
+        });
+    }
+
+    fn refuse(&mut self, at: usize, input: JsonText, outcome: Outcome) {
+        let now = self.clock.now();
+        self.parts[at].ended_at = Some(now);
+        let Content::Call(call) = &mut self.parts[at].content else {
+            return;
+        };
+        input.as_str().clone_into(&mut call.input);
+        let event = Event::ToolInputRefused {
+            call: call.id,
+            tool: call.tool.clone(),
+            input,
+            sentence: outcome.sentence().unwrap_or_default().to_owned(),
+        };
+        call.progress = Progress::Refused(outcome);
+        self.tell_of(at, event);
+    }
+
+    fn streaming_call(&mut self, index: usize) -> Option<(usize, &mut Call)> {
+        let at = *self.calls.get(index)?;
+        match &mut self.parts[at].content {
+            Content::Call(call) if call.progress == Progress::InputStreaming => Some((at, call)),
+            Content::Call(_)
+            | Content::Text(_)
+            | Content::Reasoning(_)
+            | Content::Notice { .. } => None,
+        }
+    }
+
+    /// The Part that prose of this kind goes to, with room for `more` bytes.
+    fn open_prose(&mut self, kind: Kind, more: usize) -> usize {
+        if let Some(at) = self.open {
+            match (&self.parts[at].content, kind) {
+                (Content::Text(prose), Kind::Text)
+                | (Content::Reasoning(prose), Kind::Reasoning)
+                    if prose.text.len() + more <= PART_BYTES =>
+                {
+                    return at;
+                }
+                _ => self.close_prose(),
+            }
+        }
+        let prose = Prose {
+            streaming: true,
+            ..Prose::default()
+        };
+        let at = self.add(match kind {
+            Kind::Text => Content::Text(prose),
+            Kind::Reasoning => Content::Reasoning(prose),
+        });
+        self.open = Some(at);
+        let position = number(at);
+        self.tell_of(
+            at,
+            match kind {
+                Kind::Text => Event::TextStarted { position },
+                Kind::Reasoning => Event::ReasoningStarted { position },
+            },
+        );
+        at
+    }
+
+    fn extend(&mut self, at: usize, piece: &str) {
+        if let Content::Text(prose) | Content::Reasoning(prose) = &mut self.parts[at].content {
+            prose.text.push_str(piece);
+        }
+        self.grow(piece.len());
+    }
+
+    fn close_prose(&mut self) {
+        let Some(at) = self.open.take() else {
+            return;
+        };
+        self.parts[at].ended_at = Some(self.clock.now());
+        let position = number(at);
+        let event = match &mut self.parts[at].content {
+            Content::Text(prose) => {
+                prose.streaming = false;
+                Event::TextEnded { position }
+            }
+            Content::Reasoning(prose) => {
+                prose.streaming = false;
+                Event::ReasoningEnded { position }
+            }
+            Content::Call(_) | Content::Notice { .. } => return,
+        };
+        self.tell_of(at, event);
+    }
+
+    fn add(&mut self, content: Content) -> usize {
+        let at = self.parts.len();
+        self.parts.push(Part {
+            position: number(at),
+            step: self.step,
+            content,
+            started_at: self.clock.now(),
+            ended_at: None,
+            last_event: self.number,
+        });
+        at
+    }
+
+    fn provider_meta(&self, meta: Option<JsonText>) -> Option<ProviderMeta> {
+        meta.map(|meta| ProviderMeta {
+            from: self.model.clone(),
+            meta,
+        })
+    }
+
+    fn grow(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        self.fresh += bytes;
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.number += 1;
+        self.events.push((self.number, event));
+    }
+
+    fn tell_of(&mut self, at: usize, event: Event) {
+        self.tell(event);
+        self.parts[at].last_event = self.number;
+        self.changed.insert(at);
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Text,
+    Reasoning,
+}
+
+/// Positions count Parts of one Message, of which there are far fewer than `u32::MAX`.
+fn number(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
+}
+
+/// A delta in pieces of at most [`PART_BYTES`].
+fn pieces(delta: &str) -> impl Iterator<Item = &str> {
+    let mut rest = delta;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (piece, after) = rest.split_at(floor_char_boundary(rest, PART_BYTES));
+        rest = after;
+        Some(piece)
+    })
+}

@@ -1,0 +1,327 @@
+//! The other services, as this one speaks of them.
+
+use std::{
+    sync::Arc,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use kernel::{
+    Caller, ErrorCode, GrantKind, NpcFacts, NpcId, PlayerId, ServiceName, limits::RPC_MESSAGE_BYTES,
+};
+use proto::{
+    fetch::v1::{
+        FetchRequest, RefusalReason, fetch_response::Outcome as FetchOutcome,
+        fetch_service_client::FetchServiceClient,
+    },
+    registry::v1::{
+        RecordAuditRowRequest, ResolveNpcRequest, audit_service_client::AuditServiceClient,
+        resolution_service_client::ResolutionServiceClient, resolved_grant::Target,
+    },
+};
+use runtime::{Peer, status};
+use tokio::time::Instant;
+use tonic_health::pb::{
+    HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
+};
+
+use crate::{Error, tool::Context, toolset::FetchState};
+
+/// How long the registry may take at the start of a turn.
+const REGISTRY_DEADLINE: Duration = Duration::from_secs(5);
+/// How long the fetch-proxy may take for a page: longer than it gives itself.
+const FETCH_DEADLINE: Duration = Duration::from_secs(30);
+/// How long the fetch-proxy may take to say that it is there.
+const HEALTH_DEADLINE: Duration = Duration::from_secs(2);
+/// How long "it is there" is believed.
+const READY_FOR: Duration = Duration::from_secs(15);
+/// How long "it is not there" is believed: turns should not each wait for it.
+const UNAVAILABLE_FOR: Duration = Duration::from_secs(3);
+
+/// An NPC, as a turn needs it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Npc {
+    /// Its id.
+    pub(crate) id: NpcId,
+    /// Its name.
+    pub(crate) name: String,
+    /// What decisions need to know of it.
+    pub(crate) facts: NpcFacts,
+    /// Who it is.
+    pub(crate) persona: String,
+    /// `PROVIDER/MODEL`; empty for the Village's default.
+    pub(crate) model: String,
+    /// Hosts that it may fetch from; empty for every public one.
+    pub(crate) fetch_hosts: Arc<[String]>,
+    /// Its Grants.
+    pub(crate) grants: Vec<Grant>,
+}
+
+/// A Grant, as a Tool set needs it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Grant {
+    /// Its kind.
+    pub(crate) kind: GrantKind,
+    /// The name of its target.
+    pub(crate) target: String,
+}
+
+impl Grant {
+    /// As a person writes it.
+    pub(crate) fn what(&self) -> String {
+        format!("{}:{}", self.kind, self.target)
+    }
+}
+
+/// The tool-registry.
+#[derive(Debug, Clone)]
+pub(crate) struct Registry(Peer);
+
+impl Registry {
+    pub(crate) const fn new(peer: Peer) -> Self {
+        Self(peer)
+    }
+
+    /// All that a turn needs of an NPC, for this Player. What the Player may not see is not found.
+    pub(crate) async fn resolve(&self, npc: &str, player: PlayerId) -> Result<Npc, Error> {
+        let caller = Caller::Service {
+            name: ServiceName::TurnOrchestrator,
+            player: Some(player),
+        };
+        let mut client = ResolutionServiceClient::new(self.0.channel(&caller, REGISTRY_DEADLINE))
+            .max_decoding_message_size(RPC_MESSAGE_BYTES)
+            .max_encoding_message_size(RPC_MESSAGE_BYTES);
+        let answer = client
+            .resolve_npc(ResolveNpcRequest {
+                npc: npc.to_owned(),
+            })
+            .await
+            .map_err(|refused| Error::Peer(status::problem(&refused)))?
+            .into_inner();
+        let bad = |what| Error::BadPeer {
+            peer: "tool-registry",
+            what,
+        };
+        let npc = answer.npc.ok_or_else(|| bad("an NPC"))?;
+        let grants = answer
+            .grants
+            .into_iter()
+            .map(|grant| {
+                let (kind, target) = match grant.target.ok_or_else(|| bad("a Grant's target"))? {
+                    Target::Tool(tool) => (GrantKind::Tool, tool.name),
+                    Target::Family(family) => (GrantKind::Family, family.name),
+                    Target::McpServer(server) => (GrantKind::Mcp, server.name),
+                    Target::Colleague(colleague) => (GrantKind::Npc, colleague.name),
+                };
+                Ok(Grant { kind, target })
+            })
+            .collect::<Result<_, Error>>()?;
+        Ok(Npc {
+            id: npc
+                .id
+                .parse()
+                .map_err(|_invalid| bad("an NPC's id that is one"))?,
+            facts: NpcFacts {
+                owner: npc
+                    .owner_id
+                    .parse()
+                    .map_err(|_invalid| bad("an owner's id that is one"))?,
+                private: npc.private,
+            },
+            name: npc.name,
+            persona: npc.persona,
+            model: npc.model,
+            fetch_hosts: npc.fetch_hosts.into(),
+            grants,
+        })
+    }
+
+    /// Writes down that this caller did this.
+    pub(crate) async fn audit(
+        &self,
+        caller: &Caller,
+        action: &str,
+        subject_kind: &str,
+        subject_id: &str,
+    ) -> Result<(), Error> {
+        let service = Caller::Service {
+            name: ServiceName::TurnOrchestrator,
+            player: caller.player(),
+        };
+        AuditServiceClient::new(self.0.channel(&service, REGISTRY_DEADLINE))
+            .record_audit_row(RecordAuditRowRequest {
+                actor: caller.label(),
+                action: action.to_owned(),
+                subject_kind: subject_kind.to_owned(),
+                subject_id: subject_id.to_owned(),
+            })
+            .await
+            .map_err(|refused| Error::Peer(status::problem(&refused)))?;
+        Ok(())
+    }
+}
+
+/// A page that was fetched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Page {
+    /// Where the chain of redirects ended.
+    pub(crate) final_url: String,
+    /// The HTTP status.
+    pub(crate) status: u32,
+    /// The content type, as the server said it.
+    pub(crate) content_type: String,
+    /// The text from `start_index` on.
+    pub(crate) text: String,
+    /// Where `text` starts, in characters.
+    pub(crate) start_index: u64,
+    /// Where to go on.
+    pub(crate) next_start_index: Option<u64>,
+    /// Characters of the whole text.
+    pub(crate) total_characters: u64,
+    /// Whether the body was cut at the bound.
+    pub(crate) body_cut: bool,
+    /// Whether the connection ended before the body did.
+    pub(crate) body_short: bool,
+}
+
+/// What came of a fetch.
+#[derive(Debug)]
+pub(crate) enum Fetched {
+    /// A page.
+    Page(Box<Page>),
+    /// None, and why.
+    Refused(String),
+    /// This NPC may not fetch, and why.
+    Denied(String),
+}
+
+/// The fetch-proxy. Cheap to clone; clones share what is known of its state.
+#[derive(Debug, Clone)]
+pub(crate) struct Fetch {
+    peer: Peer,
+    seen: Arc<Mutex<Option<(Instant, FetchState)>>>,
+}
+
+impl Fetch {
+    pub(crate) fn new(peer: Peer) -> Self {
+        Self {
+            peer,
+            seen: Arc::default(),
+        }
+    }
+
+    /// Whether it answers, looked up at most every few seconds. A peer that has no health service answers all the same.
+    pub(crate) async fn state(&self) -> FetchState {
+        if let Some((until, state)) = &*self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+            && Instant::now() < *until
+        {
+            return state.clone();
+        }
+        let caller = Caller::Service {
+            name: ServiceName::TurnOrchestrator,
+            player: None,
+        };
+        let asked = HealthClient::new(self.peer.channel(&caller, HEALTH_DEADLINE))
+            .check(HealthCheckRequest::default())
+            .await;
+        let state = match asked {
+            Ok(answer) if answer.get_ref().status() == ServingStatus::NotServing => {
+                FetchState::Unavailable("The fetch-proxy is not ready.".to_owned())
+            }
+            Ok(_) => FetchState::Ready,
+            Err(refused)
+                if matches!(
+                    status::problem(&refused).code,
+                    ErrorCode::Unavailable | ErrorCode::DeadlineExceeded
+                ) =>
+            {
+                FetchState::Unavailable("The fetch-proxy cannot be reached.".to_owned())
+            }
+            Err(_answered) => FetchState::Ready,
+        };
+        self.remember(state.clone());
+        state
+    }
+
+    fn remember(&self, state: FetchState) {
+        let believed = match state {
+            FetchState::Ready => READY_FOR,
+            FetchState::Unavailable(_) => UNAVAILABLE_FOR,
+        };
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some((Instant::now() + believed, state));
+    }
+
+    /// Fetches a page for the NPC of a turn.
+    pub(crate) async fn fetch(&self, url: &str, start_index: u64, context: &Context) -> Fetched {
+        let caller = Caller::Npc {
+            npc: context.npc,
+            player: context.player,
+        };
+        let answer = FetchServiceClient::new(self.peer.channel(&caller, FETCH_DEADLINE))
+            .max_decoding_message_size(RPC_MESSAGE_BYTES)
+            .max_encoding_message_size(RPC_MESSAGE_BYTES)
+            .fetch(FetchRequest {
+                url: url.to_owned(),
+                start_index,
+                allowed_hosts: context.fetch_hosts.to_vec(),
+            })
+            .await;
+        let outcome = match answer {
+            Ok(answer) => answer.into_inner().outcome,
+            Err(refused) => return self.failed(&refused),
+        };
+        match outcome {
+            Some(FetchOutcome::Page(page)) => Fetched::Page(Box::new(Page {
+                final_url: page.final_url,
+                status: page.status,
+                content_type: page.content_type,
+                text: page.text,
+                start_index: page.start_index,
+                next_start_index: page.next_start_index,
+                total_characters: page.total_characters,
+                body_cut: page.body_cut,
+                body_short: page.body_short,
+            })),
+            Some(FetchOutcome::Refusal(refusal)) => {
+                let sentence = if refusal.sentence.is_empty() {
+                    format!(
+                        "the page was refused ({}).",
+                        RefusalReason::try_from(refusal.reason)
+                            .unwrap_or_default()
+                            .as_str_name()
+                    )
+                } else {
+                    refusal.sentence
+                };
+                Fetched::Refused(sentence)
+            }
+            None => Fetched::Refused("the fetch-proxy gave no answer.".to_owned()),
+        }
+    }
+
+    fn failed(&self, refused: &tonic::Status) -> Fetched {
+        let problem = status::problem(refused);
+        match problem.code {
+            ErrorCode::PermissionDenied => Fetched::Denied(problem.sentence),
+            ErrorCode::Unavailable => {
+                self.remember(FetchState::Unavailable(
+                    "The fetch-proxy cannot be reached.".to_owned(),
+                ));
+                Fetched::Refused("the fetch-proxy cannot be reached; go on without it.".to_owned())
+            }
+            ErrorCode::DeadlineExceeded => Fetched::Refused(format!(
+                "the fetch-proxy took longer than {} seconds.",
+                FETCH_DEADLINE.as_secs()
+            )),
+            ErrorCode::InvalidArgument
+            | ErrorCode::Unauthenticated
+            | ErrorCode::NotFound
+            | ErrorCode::AlreadyExists
+            | ErrorCode::FailedPrecondition
+            | ErrorCode::ResourceExhausted
+            | ErrorCode::Aborted
+            | ErrorCode::Internal => Fetched::Refused(problem.sentence),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The turns that run in this process, and how they are stopped.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+};
+
+use kernel::TurnId;
+use tokio_util::sync::CancellationToken;
+
+/// Why a turn is stopped from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// Somebody aborted it.
+    Aborted,
+    /// The process ends.
+    Shutdown,
+}
+
+/// A turn of this process, for those that want to stop it.
+#[derive(Debug, Default)]
+pub(crate) struct Handle {
+    stop: CancellationToken,
+    why: OnceLock<Stop>,
+    ended: CancellationToken,
+}
+
+impl Handle {
+    /// Stops the turn. The first reason counts.
+    pub(crate) fn stop(&self, why: Stop) {
+        let _first = self.why.get_or_init(|| why);
+        self.stop.cancel();
+    }
+
+    /// Waits until somebody stops the turn.
+    pub(crate) async fn stopped(&self) -> Stop {
+        self.stop.cancelled().await;
+        self.why.get().copied().unwrap_or(Stop::Aborted)
+    }
+
+    /// Cancelled when the turn is stopped.
+    pub(crate) const fn token(&self) -> &CancellationToken {
+        &self.stop
+    }
+
+    /// Waits until the turn has ended.
+    pub(crate) async fn ended(&self) {
+        self.ended.cancelled().await;
+    }
+}
+
+/// The turns of this process.
+#[derive(Debug, Default)]
+pub(crate) struct Running(Mutex<HashMap<TurnId, Arc<Handle>>>);
+
+impl Running {
+    /// Adds a turn; it is one of them until the guard is dropped.
+    pub(crate) fn add(self: &Arc<Self>, turn: TurnId) -> Guard {
+        let handle = Arc::new(Handle::default());
+        self.turns().insert(turn, Arc::clone(&handle));
+        Guard {
+            running: Arc::clone(self),
+            turn,
+            handle,
+        }
+    }
+
+    /// The turn, if it runs here.
+    pub(crate) fn get(&self, turn: TurnId) -> Option<Arc<Handle>> {
+        self.turns().get(&turn).cloned()
+    }
+
+    /// All of them.
+    pub(crate) fn ids(&self) -> Vec<TurnId> {
+        self.turns().keys().copied().collect()
+    }
+
+    fn turns(&self) -> MutexGuard<'_, HashMap<TurnId, Arc<Handle>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A turn's place among the running ones.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    running: Arc<Running>,
+    turn: TurnId,
+    handle: Arc<Handle>,
+}
+
+impl Guard {
+    /// The turn's handle.
+    pub(crate) const fn handle(&self) -> &Arc<Handle> {
+        &self.handle
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.running.turns().remove(&self.turn);
+        self.handle.ended.cancel();
+    }
+}

@@ -1,0 +1,537 @@
+//! The turn: steps until the model has answered, a ceiling is met, or something stops it.
+//!
+//! **Invariants.** A turn ends in exactly one way, and every Part of it is settled in the transaction that ends it. Nothing that
+//! ran is run again: what fails in the middle of a Provider's stream is retried as a new step, before any of its calls ran.
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures::FutureExt as _;
+use kernel::ErrorCode;
+use llm::{ErrorKind, Finish, ModelName, Provider, ProviderError, StepRequest, ToolUse, Usage};
+use runtime::{EventKind, WideEvent, attributes};
+use tokio::time::{Instant, sleep, sleep_until};
+use tracing::Instrument as _;
+
+use crate::{
+    Error, history,
+    journal::Journal,
+    limits::{Limit, Limits, Repeats, cut_end},
+    parts::{Content, FinishReason, NoticeCode, Recorder, TurnEnd, TurnStatus},
+    peers::Npc,
+    prompt::{Prompt, answer_now},
+    running::{Guard, Stop},
+    service::Service,
+    step::{self, Broken, Desk, Tools},
+    store::{Role, Started},
+    tool::Context,
+    toolset::ToolSet,
+};
+
+/// The longest that a turn waits before it tries a step again, whatever the Provider asks for.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// How long it waits when the Provider asks for nothing.
+const SHORT_WAIT: Duration = Duration::from_millis(250);
+/// Bytes of a Provider's sentence that a Player reads.
+const SENTENCE_BYTES: usize = 1_024;
+
+/// A turn that was started and is going to run.
+pub(crate) struct Turn {
+    /// The service.
+    pub(crate) service: Arc<Service>,
+    /// What was started.
+    pub(crate) started: Started,
+    /// The Player.
+    pub(crate) player: kernel::PlayerId,
+    /// The NPC.
+    pub(crate) npc: Npc,
+    /// The model.
+    pub(crate) model: ModelName,
+    /// Who serves it.
+    pub(crate) provider: Arc<dyn Provider>,
+    /// Its place among the running ones.
+    pub(crate) guard: Guard,
+}
+
+/// How a turn came to its end.
+enum End {
+    /// There is an answer.
+    Answered(FinishReason),
+    /// The Provider, the store or a fault of ours ended it; in a sentence.
+    Failed(ErrorCode, String),
+    /// It took too long.
+    Time,
+    /// Somebody stopped it.
+    Stopped(Stop),
+    /// It is no longer this process's.
+    Lost,
+}
+
+/// What a turn gathers while it runs.
+struct Work {
+    journal: Journal,
+    usage: Usage,
+    met: Vec<Limit>,
+    calls: u32,
+}
+
+impl Turn {
+    /// Runs the turn to its end, whatever happens.
+    pub(crate) async fn run(self) {
+        let limits = self.service.limits;
+        let mut event = self.begin_event();
+        let mut work = Work {
+            journal: Journal::new(
+                Recorder::start(
+                    Arc::clone(&self.service.clock),
+                    self.model.to_string(),
+                    self.started.turn,
+                    self.started.conversation,
+                    self.started.message,
+                ),
+                self.service.store.clone(),
+                Arc::clone(&self.service.log),
+                self.started.clone(),
+            ),
+            usage: Usage::default(),
+            met: Vec::new(),
+            calls: 0,
+        };
+        let deadline = Instant::now() + limits.time;
+        let handle = Arc::clone(self.guard.handle());
+        let span = event.span().clone();
+        let end = {
+            let steps = AssertUnwindSafe(event.within(self.steps(&mut work))).catch_unwind();
+            tokio::select! {
+                biased;
+                why = handle.stopped() => End::Stopped(why),
+                () = self.service.hard.cancelled() => End::Stopped(Stop::Shutdown),
+                () = sleep_until(deadline) => End::Time,
+                end = steps => end.unwrap_or_else(|_panic| {
+                    tracing::error!(turn = %self.started.turn, "a turn panicked");
+                    End::Failed(
+                        ErrorCode::Internal,
+                        "The turn failed by a fault in the program. Try again.".to_owned(),
+                    )
+                }),
+            }
+        };
+        self.tell_end(&mut event, &work, &end);
+        self.finish(&mut work, end, limits).instrument(span).await;
+        event
+            .set(attributes::STEPS, work.journal.recorder.step())
+            .set_some(attributes::INPUT_TOKENS, work.usage.input)
+            .set_some(attributes::OUTPUT_TOKENS, work.usage.output)
+            .set_some(attributes::CACHED_TOKENS, work.usage.cached_input);
+        if !work.met.is_empty() {
+            let met: Vec<&str> = work.met.iter().map(|limit| limit.as_str()).collect();
+            event.set("agentsville.limits", met.join(","));
+        }
+    }
+
+    /// Steps until there is an answer.
+    async fn steps(&self, work: &mut Work) -> End {
+        match self.try_steps(work).await {
+            Ok(finish) => End::Answered(finish),
+            Err(Broken::Opening(error) | Broken::Stream(error)) => {
+                tracing::warn!(turn = %self.started.turn, error = %error, kind = error.kind.as_str(), "the Provider failed a turn");
+                End::Failed(error.code(), for_player(&error))
+            }
+            Err(Broken::Runaway(what)) => End::Failed(
+                ErrorCode::ResourceExhausted,
+                format!("The turn was ended because {what}."),
+            ),
+            Err(Broken::Store(Error::LeaseLost)) => End::Lost,
+            Err(Broken::Store(error)) => {
+                tracing::error!(turn = %self.started.turn, error = %error, "the store failed a turn");
+                End::Failed(
+                    error.code(),
+                    "The turn was ended because the database did not take what it wrote. Try again in a moment.".to_owned(),
+                )
+            }
+        }
+    }
+
+    async fn try_steps(&self, work: &mut Work) -> Result<FinishReason, Broken> {
+        work.journal.tell().await?;
+        let (tools, past) = tokio::join!(
+            self.tools(),
+            self.service
+                .store
+                .history(self.started.conversation, self.started.message)
+        );
+        let past = past?;
+        if !tools.unavailable().is_empty() {
+            let names: Vec<&str> = tools
+                .unavailable()
+                .iter()
+                .map(|tools| tools.what.as_str())
+                .collect();
+            let sentence = format!("Unavailable in this turn: {}.", names.join(", "));
+            work.journal
+                .recorder
+                .notice(NoticeCode::UnavailableTools, &sentence);
+            work.journal.tell().await?;
+        }
+        let mut request = StepRequest {
+            model: self.model.model().to_owned(),
+            system: Prompt {
+                npc: &self.npc.name,
+                persona: &self.npc.persona,
+                tools: &tools,
+                now: self.service.clock.now(),
+                shortened: past.shortened,
+            }
+            .text(),
+            messages: Vec::with_capacity(2 * past.messages.len() + 8),
+            tools: tools.specs(),
+            tool_use: ToolUse::Auto,
+            max_output_tokens: None,
+        };
+        for message in &past.messages {
+            match message.role {
+                Role::User => {
+                    for part in &message.parts {
+                        if let Content::Text(prose) = &part.content {
+                            history::push_question(&mut request.messages, &prose.text);
+                        }
+                    }
+                }
+                Role::Assistant => {
+                    history::push_answer(
+                        &mut request.messages,
+                        &message.parts,
+                        self.model.as_str(),
+                    );
+                }
+            }
+        }
+        let mut desk = Desk {
+            context: Context {
+                npc: self.npc.id,
+                player: self.player,
+                turn: self.started.turn,
+                fetch_hosts: Arc::clone(&self.npc.fetch_hosts),
+                fetch: self.service.fetch.clone(),
+                clock: Arc::clone(&self.service.clock),
+            },
+            tools,
+            limits: self.service.limits,
+            calls: 0,
+            repeats: Repeats::default(),
+            met: Vec::new(),
+        };
+        self.take_steps(work, &mut request, &mut desk).await
+    }
+
+    async fn take_steps(
+        &self,
+        work: &mut Work,
+        request: &mut StepRequest,
+        desk: &mut Desk,
+    ) -> Result<FinishReason, Broken> {
+        let limits = self.service.limits;
+        let mut forced = None;
+        loop {
+            let number = work.journal.recorder.step() + 1;
+            if forced.is_none() && number >= limits.steps && !desk.tools.is_empty() {
+                forced = Some(Limit::Steps);
+            }
+            let tools = match forced {
+                None => Tools::On,
+                Some(limit) => {
+                    let sentence = limits.sentence(limit);
+                    request.tool_use = ToolUse::None;
+                    request.system.push_str(&answer_now(&sentence));
+                    Tools::Off
+                }
+            };
+            let ended = self.take_step(work, request, desk, number, forced).await;
+            work.calls = desk.calls;
+            let (finish, usage) = match (ended, tools) {
+                (Ok(ended), _) => ended,
+                // The Player gets words all the same.
+                (Err(Broken::Opening(error) | Broken::Stream(error)), Tools::Off)
+                    if error.kind != ErrorKind::Cancelled =>
+                {
+                    tracing::warn!(turn = %self.started.turn, error = %error, "the Provider failed a forced answer");
+                    work.journal.recorder.settle(CUT);
+                    (Finish::Other("error".to_owned()), Usage::default())
+                }
+                (Err(broken), _) => return Err(broken),
+            };
+            let parts = work.journal.recorder.step_parts();
+            history::push_step(&mut request.messages, parts, self.model.as_str());
+            let called = work.journal.recorder.calls() > 0;
+            for limit in desk.met.drain(..) {
+                meet(&mut work.met, limit);
+                match limit {
+                    Limit::CallsPerStep => {
+                        work.journal
+                            .recorder
+                            .notice(NoticeCode::Limit, &limits.sentence(limit));
+                    }
+                    Limit::Calls | Limit::Repeats | Limit::Steps | Limit::Time => {
+                        forced.get_or_insert(limit);
+                    }
+                }
+            }
+            if tools == Tools::Off {
+                if !step::has_words(&work.journal) {
+                    let limit = forced.unwrap_or(Limit::Steps);
+                    work.journal.recorder.text(&last_words(&limits, limit));
+                }
+                work.journal.recorder.end_step(usage);
+                return Ok(FinishReason::Other);
+            }
+            work.journal.recorder.end_step(usage);
+            work.journal.tell().await?;
+            if !called || finish == Finish::ContentFilter {
+                return Ok(match FinishReason::from(&finish) {
+                    // No calls came: there is nothing to go on with.
+                    FinishReason::ToolCalls => FinishReason::Stop,
+                    reason => reason,
+                });
+            }
+        }
+    }
+
+    /// One step. A Provider that fails in the middle is asked once more, and that counts as the same step.
+    async fn take_step(
+        &self,
+        work: &mut Work,
+        request: &StepRequest,
+        desk: &mut Desk,
+        number: u32,
+        forced: Option<Limit>,
+    ) -> Result<(Finish, Usage), Broken> {
+        work.journal.recorder.begin_step(number);
+        if let Some(limit) = forced {
+            meet(&mut work.met, limit);
+            let sentence = self.service.limits.sentence(limit);
+            work.journal.recorder.notice(NoticeCode::Limit, &sentence);
+        }
+        work.journal.tell().await?;
+        let mut event = self.begin_step_event(number);
+        let cancel = self.guard.handle().token();
+        let mut streamed = step::stream(&mut work.journal, &*self.provider, request, cancel).await;
+        // What failed at its opening was tried again where that makes sense.
+        if let Err(Broken::Stream(error)) = &streamed
+            && error.retryable()
+        {
+            event
+                .outcome(runtime::Outcome::Error(error.code()))
+                .set(attributes::ERROR_TYPE, error.kind.as_str());
+            drop(event);
+            let wait = error.retry_after().unwrap_or(SHORT_WAIT).min(LONGEST_WAIT);
+            let sentence = format!("{} The step begins again.", for_player(error));
+            work.journal.recorder.settle(CUT);
+            work.journal.recorder.notice(NoticeCode::Retry, &sentence);
+            work.journal.recorder.end_step(Usage::default());
+            work.journal.tell_and_write().await?;
+            work.journal.during(sleep(wait)).await?;
+            work.journal.recorder.begin_step(number);
+            work.journal.tell().await?;
+            event = self.begin_step_event(number);
+            streamed = step::stream(&mut work.journal, &*self.provider, request, cancel).await;
+        }
+        let mut written = match streamed {
+            Ok(written) => written,
+            Err(broken) => {
+                if let Broken::Opening(error) | Broken::Stream(error) = &broken {
+                    event
+                        .outcome(runtime::Outcome::Error(error.code()))
+                        .set(attributes::ERROR_TYPE, error.kind.as_str());
+                }
+                return Err(broken);
+            }
+        };
+        add(&mut work.usage, written.usage);
+        event
+            .set(
+                attributes::FINISH_REASONS,
+                FinishReason::from(&written.finish).as_str(),
+            )
+            .set(attributes::TOOL_CALLS, written.calls.len())
+            .set_some(attributes::RESPONSE_MODEL, written.model.take())
+            .set_some(attributes::INPUT_TOKENS, written.usage.input)
+            .set_some(attributes::OUTPUT_TOKENS, written.usage.output)
+            .set_some(attributes::CACHED_TOKENS, written.usage.cached_input);
+        let tools = if forced.is_some() {
+            Tools::Off
+        } else {
+            Tools::On
+        };
+        event
+            .within(desk.serve(&mut work.journal, &mut written, tools))
+            .await?;
+        event.outcome(runtime::Outcome::Ok);
+        Ok((written.finish, written.usage))
+    }
+
+    /// The Tool set of this turn.
+    async fn tools(&self) -> ToolSet {
+        self.service.tools(&self.npc).await
+    }
+
+    /// Settles everything, and writes the end.
+    async fn finish(&self, work: &mut Work, end: End, limits: Limits) {
+        let recorder = &mut work.journal.recorder;
+        let (status, finish, sentence) = match end {
+            End::Answered(finish) => {
+                recorder.settle(CUT);
+                (TurnStatus::Finished, finish, None)
+            }
+            End::Failed(_, sentence) => {
+                recorder.settle("The turn failed before this call was done.");
+                (TurnStatus::Failed, FinishReason::Error, Some(sentence))
+            }
+            End::Time => {
+                recorder.settle("The turn ran out of time before this call was done.");
+                meet(&mut work.met, Limit::Time);
+                recorder.notice(NoticeCode::Limit, &limits.sentence(Limit::Time));
+                recorder.text(&last_words(&limits, Limit::Time));
+                (
+                    TurnStatus::Finished,
+                    FinishReason::Other,
+                    Some(limits.sentence(Limit::Time)),
+                )
+            }
+            End::Stopped(Stop::Aborted) => {
+                recorder.settle("The turn was stopped before this call was done.");
+                (
+                    TurnStatus::Aborted,
+                    FinishReason::Other,
+                    Some("The turn was stopped.".to_owned()),
+                )
+            }
+            End::Stopped(Stop::Shutdown) => {
+                recorder.settle("The service was shut down before this call was done.");
+                (
+                    TurnStatus::Interrupted,
+                    FinishReason::Other,
+                    Some(
+                        "The service was shut down before the turn ended; what it had done is kept."
+                            .to_owned(),
+                    ),
+                )
+            }
+            End::Lost => {
+                tracing::warn!(turn = %self.started.turn, "the turn's lease was lost; another process has ended it");
+                return;
+            }
+        };
+        recorder.end_step(Usage::default());
+        let end = TurnEnd {
+            status,
+            finish,
+            sentence,
+            limits: work.met.clone(),
+        };
+        work.journal.end(&end, work.usage, limits).await;
+    }
+
+    fn begin_event(&self) -> WideEvent {
+        let mut event = WideEvent::begin(EventKind::Turn);
+        event
+            .set(attributes::OPERATION, "invoke_agent")
+            .set_display(attributes::TURN_ID, self.started.turn)
+            .set_display(attributes::CONVERSATION_ID, self.started.conversation)
+            .set_display(attributes::NPC_ID, self.npc.id)
+            .set(attributes::NPC_NAME, self.npc.name.clone())
+            .set_display(attributes::PLAYER_ID, self.player)
+            .set(attributes::PROVIDER, self.model.provider().to_owned())
+            .set(attributes::REQUEST_MODEL, self.model.model().to_owned());
+        event
+    }
+
+    fn begin_step_event(&self, number: u32) -> WideEvent {
+        let mut event = WideEvent::begin(EventKind::Step);
+        event
+            .set(attributes::OPERATION, "chat")
+            .set_display(attributes::TURN_ID, self.started.turn)
+            .set_display(attributes::CONVERSATION_ID, self.started.conversation)
+            .set_display(attributes::NPC_ID, self.npc.id)
+            .set(attributes::STEP, number)
+            .set(attributes::PROVIDER, self.model.provider().to_owned())
+            .set(attributes::REQUEST_MODEL, self.model.model().to_owned());
+        event
+    }
+
+    fn tell_end(&self, event: &mut WideEvent, work: &Work, end: &End) {
+        event.set(attributes::TOOL_CALLS, work.calls);
+        match end {
+            End::Answered(finish) => {
+                event
+                    .outcome(runtime::Outcome::Ok)
+                    .set(attributes::FINISH_REASONS, finish.as_str());
+            }
+            End::Failed(code, _) => {
+                event.outcome(runtime::Outcome::Error(*code));
+            }
+            End::Time => {
+                event
+                    .outcome(runtime::Outcome::Ok)
+                    .set(attributes::REASON, Limit::Time.as_str());
+            }
+            End::Stopped(why) => {
+                event.outcome(runtime::Outcome::Interrupted).set(
+                    attributes::REASON,
+                    match why {
+                        Stop::Aborted => "aborted",
+                        Stop::Shutdown => "shutdown",
+                    },
+                );
+            }
+            End::Lost => {
+                event
+                    .outcome(runtime::Outcome::Error(ErrorCode::Aborted))
+                    .set(attributes::REASON, "lease-lost");
+            }
+        }
+    }
+}
+
+/// What a call is told that the Provider's stream was cut under.
+const CUT: &str =
+    "the Provider's stream broke off before the call was whole, so it did not run. Try again.";
+
+/// The words of a turn that has none of the model's.
+fn last_words(limits: &Limits, limit: Limit) -> String {
+    format!(
+        "I could not finish this. {} Ask me to go on, and I will take it from here.",
+        limits.sentence(limit)
+    )
+}
+
+/// A Provider's failure as a Player reads it.
+fn for_player(error: &ProviderError) -> String {
+    let mut sentence = cut_end(error.sentence.trim(), SENTENCE_BYTES).into_owned();
+    if let Some(first) = sentence.get(..1) {
+        let upper = first.to_ascii_uppercase();
+        sentence.replace_range(..1, &upper);
+    }
+    if !sentence.ends_with(['.', '!', '?', '…']) {
+        sentence.push('.');
+    }
+    sentence
+}
+
+fn meet(met: &mut Vec<Limit>, limit: Limit) {
+    if !met.contains(&limit) {
+        met.push(limit);
+    }
+}
+
+/// Sums tokens. What a Provider does not tell stays untold.
+fn add(sum: &mut Usage, step: Usage) {
+    let plus = |a: Option<u64>, b: Option<u64>| match (a, b) {
+        (None, None) => None,
+        (a, b) => Some(a.unwrap_or(0).saturating_add(b.unwrap_or(0))),
+    };
+    *sum = Usage {
+        input: plus(sum.input, step.input),
+        output: plus(sum.output, step.output),
+        cached_input: plus(sum.cached_input, step.cached_input),
+        reasoning: plus(sum.reasoning, step.reasoning),
+    };
+}
