@@ -36,7 +36,7 @@ const UI_MESSAGE_STREAM: HeaderName = HeaderName::from_static("x-vercel-ai-ui-me
 ///
 /// Only the last user Message is read: history is the Village's. Its id names the request, so that a retry starts nothing. With
 /// `messageId` it replaces the stored Message of that id, and starts a branch. `regenerate-message` answers again.
-#[utoipa::path(post, path = "/v1/chat", tag = "Chat", request_body = ChatBody, responses(
+#[utoipa::path(post, operation_id = "chat", path = "/v1/chat", tag = "Chat", request_body = ChatBody, responses(
     (status = 200, description = "UI message stream, version 1", body = String, content_type = "text/event-stream"),
     Failure,
 ))]
@@ -98,7 +98,7 @@ pub(crate) async fn start(
 }
 
 /// Comes back to the running turn of a Conversation: what was said so far, and then the rest. Nothing when none runs.
-#[utoipa::path(get, path = "/v1/chat/{id}/stream", tag = "Chat",
+#[utoipa::path(get, operation_id = "resumeChat", path = "/v1/chat/{id}/stream", tag = "Chat",
     params(("id" = String, Path, description = "The Conversation's id as the client chose it, or its id")), responses(
     (status = 200, description = "UI message stream, version 1", body = String, content_type = "text/event-stream"),
     (status = 204, description = "No turn runs"),

@@ -9,7 +9,7 @@ use utoipa::{
     },
 };
 
-use crate::{chat, rest};
+use crate::{chat, problem::ProblemBody, rest};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -40,6 +40,7 @@ use crate::{chat, rest};
         chat::resume,
         rest::turns::abort,
     ),
+    components(schemas(ProblemBody)),
     modifiers(&Bearer)
 )]
 struct Document;
@@ -72,4 +73,46 @@ pub fn openapi_json() -> String {
 pub(crate) async fn serve() -> ([(http::HeaderName, HeaderValue); 1], String) {
     let json = HeaderValue::from_static("application/json");
     ([(CONTENT_TYPE, json)], openapi_json())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    fn references(value: &Value, found: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(map) => {
+                if let Some(Value::String(reference)) = map.get("$ref") {
+                    found.insert(reference.replacen('#', "", 1));
+                }
+                map.values().for_each(|value| references(value, found));
+            }
+            Value::Array(list) => list.iter().for_each(|value| references(value, found)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+
+    #[test]
+    fn the_document_points_at_nothing_that_it_lacks_and_names_every_call_once() {
+        let document: Value = serde_json::from_str(&openapi_json()).unwrap();
+        let mut found = BTreeSet::new();
+        references(&document, &mut found);
+        assert!(found.contains("/components/schemas/Problem"));
+        for reference in found {
+            assert!(document.pointer(&reference).is_some(), "{reference}");
+        }
+        let names: Vec<_> = document["paths"]
+            .as_object()
+            .unwrap()
+            .values()
+            .flat_map(|methods| methods.as_object().unwrap().values())
+            .map(|call| call["operationId"].as_str().unwrap())
+            .collect();
+        let distinct: BTreeSet<_> = names.iter().collect();
+        assert_eq!((names.len(), distinct.len()), (20, 20), "{names:?}");
+    }
 }

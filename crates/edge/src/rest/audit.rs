@@ -62,7 +62,7 @@ impl From<registry::AuditRow> for AuditRow {
 }
 
 /// Lists audit rows, newest first. The Operator's.
-#[utoipa::path(get, path = "/v1/audit", tag = "Audit", params(PageParams), responses(
+#[utoipa::path(get, operation_id = "listAuditRows", path = "/v1/audit", tag = "Audit", params(PageParams), responses(
     (status = 200, body = Page<AuditRow>),
     Failure,
 ))]

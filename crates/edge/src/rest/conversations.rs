@@ -66,7 +66,7 @@ pub(crate) struct Transcript {
 }
 
 /// Lists the caller's Conversations, newest first.
-#[utoipa::path(get, path = "/v1/conversations", tag = "Conversations", params(PageParams), responses(
+#[utoipa::path(get, operation_id = "listConversations", path = "/v1/conversations", tag = "Conversations", params(PageParams), responses(
     (status = 200, body = Page<Conversation>),
     Failure,
 ))]
@@ -93,7 +93,7 @@ pub(crate) async fn list(
 }
 
 /// Reads a Conversation with the Messages of its current branch.
-#[utoipa::path(get, path = "/v1/conversations/{conversation}", tag = "Conversations",
+#[utoipa::path(get, operation_id = "getConversation", path = "/v1/conversations/{conversation}", tag = "Conversations",
     params(("conversation" = String, Path, description = "Its id, or the id that the client chose")), responses(
     (status = 200, body = Transcript),
     Failure,
@@ -116,7 +116,7 @@ pub(crate) async fn show(
 }
 
 /// Deletes a Conversation, its Messages and its turns. A running turn is stopped first.
-#[utoipa::path(delete, path = "/v1/conversations/{conversation}", tag = "Conversations",
+#[utoipa::path(delete, operation_id = "deleteConversation", path = "/v1/conversations/{conversation}", tag = "Conversations",
     params(("conversation" = String, Path, description = "Its id, or the id that the client chose")), responses(
     (status = 200, body = Gone),
     Failure,

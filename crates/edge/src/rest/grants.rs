@@ -79,7 +79,7 @@ pub(crate) struct GrantGone {
 }
 
 /// Grants something to an NPC. Granting what is granted already changes nothing but its Tools.
-#[utoipa::path(post, path = "/v1/npcs/{npc}/grants", tag = "Grants", params(("npc" = String, Path, description = "Name or id")),
+#[utoipa::path(post, operation_id = "addGrant", path = "/v1/npcs/{npc}/grants", tag = "Grants", params(("npc" = String, Path, description = "Name or id")),
     request_body = NewGrant, responses(
     (status = 201, body = Grant),
     Failure,
@@ -101,7 +101,7 @@ pub(crate) async fn add(
 }
 
 /// Lists an NPC's Grants, newest first. There are at most 256, on one page.
-#[utoipa::path(get, path = "/v1/npcs/{npc}/grants", tag = "Grants", params(("npc" = String, Path, description = "Name or id")), responses(
+#[utoipa::path(get, operation_id = "listGrants", path = "/v1/npcs/{npc}/grants", tag = "Grants", params(("npc" = String, Path, description = "Name or id")), responses(
     (status = 200, body = Page<Grant>),
     Failure,
 ))]
@@ -119,7 +119,7 @@ pub(crate) async fn list(
 }
 
 /// Takes a Grant away. It takes effect at the next turn; `abortTurns=true` also stops those that run.
-#[utoipa::path(delete, path = "/v1/npcs/{npc}/grants", tag = "Grants", params(
+#[utoipa::path(delete, operation_id = "removeGrant", path = "/v1/npcs/{npc}/grants", tag = "Grants", params(
     ("npc" = String, Path, description = "Name or id"),
     ("what" = String, Query, description = "What was granted: tool:current_time, mcp:Docs, …"),
     ("abortTurns" = Option<bool>, Query, description = "Whether to stop the NPC's running turns"),

@@ -211,7 +211,7 @@ impl From<UnavailableTools> for Unavailable {
 }
 
 /// Creates an NPC that the caller owns. It has no Grants.
-#[utoipa::path(post, path = "/v1/npcs", tag = "NPCs", request_body = NewNpc, responses(
+#[utoipa::path(post, operation_id = "createNpc", path = "/v1/npcs", tag = "NPCs", request_body = NewNpc, responses(
     (status = 201, body = Npc),
     Failure,
 ))]
@@ -236,7 +236,7 @@ pub(crate) async fn create(
 }
 
 /// Lists the NPCs that the caller may see, newest first.
-#[utoipa::path(get, path = "/v1/npcs", tag = "NPCs", params(PageParams), responses(
+#[utoipa::path(get, operation_id = "listNpcs", path = "/v1/npcs", tag = "NPCs", params(PageParams), responses(
     (status = 200, body = Page<Npc>),
     Failure,
 ))]
@@ -260,7 +260,7 @@ pub(crate) async fn list(
 }
 
 /// Reads an NPC and its Grants.
-#[utoipa::path(get, path = "/v1/npcs/{npc}", tag = "NPCs", params(("npc" = String, Path, description = "Name or id")), responses(
+#[utoipa::path(get, operation_id = "getNpc", path = "/v1/npcs/{npc}", tag = "NPCs", params(("npc" = String, Path, description = "Name or id")), responses(
     (status = 200, body = NpcWithGrants),
     Failure,
 ))]
@@ -289,7 +289,7 @@ pub(crate) async fn show(
 }
 
 /// Changes an NPC.
-#[utoipa::path(patch, path = "/v1/npcs/{npc}", tag = "NPCs", params(("npc" = String, Path, description = "Name or id")),
+#[utoipa::path(patch, operation_id = "updateNpc", path = "/v1/npcs/{npc}", tag = "NPCs", params(("npc" = String, Path, description = "Name or id")),
     request_body = NpcChanges, responses(
     (status = 200, body = Npc),
     Failure,
@@ -317,7 +317,7 @@ pub(crate) async fn update(
 }
 
 /// Deletes an NPC, its Grants, and every Grant to it as a colleague.
-#[utoipa::path(delete, path = "/v1/npcs/{npc}", tag = "NPCs", params(("npc" = String, Path, description = "Name or id")), responses(
+#[utoipa::path(delete, operation_id = "deleteNpc", path = "/v1/npcs/{npc}", tag = "NPCs", params(("npc" = String, Path, description = "Name or id")), responses(
     (status = 200, body = Gone),
     Failure,
 ))]
@@ -335,7 +335,7 @@ pub(crate) async fn remove(
 }
 
 /// What an NPC can do: its Tool set exactly as the model would see it now.
-#[utoipa::path(get, path = "/v1/npcs/{npc}/tools", tag = "NPCs", params(("npc" = String, Path, description = "Name or id")), responses(
+#[utoipa::path(get, operation_id = "listNpcTools", path = "/v1/npcs/{npc}/tools", tag = "NPCs", params(("npc" = String, Path, description = "Name or id")), responses(
     (status = 200, body = Tools),
     Failure,
 ))]

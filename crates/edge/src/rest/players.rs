@@ -65,7 +65,7 @@ pub(crate) struct NewPlayer {
 }
 
 /// Creates a Player and a token, which is shown only here. The Operator's.
-#[utoipa::path(post, path = "/v1/players", tag = "Players", request_body = NewPlayer, responses(
+#[utoipa::path(post, operation_id = "createPlayer", path = "/v1/players", tag = "Players", request_body = NewPlayer, responses(
     (status = 201, body = PlayerWithToken),
     Failure,
 ))]
@@ -89,7 +89,7 @@ pub(crate) async fn create(
 }
 
 /// Lists Players, newest first. The Operator's.
-#[utoipa::path(get, path = "/v1/players", tag = "Players", params(PageParams), responses(
+#[utoipa::path(get, operation_id = "listPlayers", path = "/v1/players", tag = "Players", params(PageParams), responses(
     (status = 200, body = Page<Player>),
     Failure,
 ))]
@@ -113,7 +113,7 @@ pub(crate) async fn list(
 }
 
 /// Takes a Player's token away for good. What the Player made stays. The Operator's.
-#[utoipa::path(post, path = "/v1/players/{player}/revoke", tag = "Players", params(("player" = String, Path, description = "Name or id")),
+#[utoipa::path(post, operation_id = "revokePlayer", path = "/v1/players/{player}/revoke", tag = "Players", params(("player" = String, Path, description = "Name or id")),
     responses(
     (status = 200, body = Player),
     Failure,
@@ -134,7 +134,7 @@ pub(crate) async fn revoke(
 }
 
 /// Who the caller is.
-#[utoipa::path(get, path = "/v1/me", tag = "Players", responses(
+#[utoipa::path(get, operation_id = "getMe", path = "/v1/me", tag = "Players", responses(
     (status = 200, body = Player),
     Failure,
 ))]

@@ -32,7 +32,7 @@ pub(crate) struct TurnState {
 }
 
 /// Stops a turn. Every Part is settled before it ends.
-#[utoipa::path(post, path = "/v1/turns/{turn}/abort", tag = "Chat", params(("turn" = String, Path, description = "Its id")), responses(
+#[utoipa::path(post, operation_id = "abortTurn", path = "/v1/turns/{turn}/abort", tag = "Chat", params(("turn" = String, Path, description = "Its id")), responses(
     (status = 200, body = TurnState),
     Failure,
 ))]
