@@ -1,5 +1,8 @@
 //! Reads one step: bytes → events of the stream → what happened.
 
+#[cfg(test)]
+mod tests;
+
 use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt as _, stream};

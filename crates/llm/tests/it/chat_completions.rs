@@ -45,6 +45,12 @@ async fn q03_fragments_interleaved_across_indices() {
 }
 
 #[tokio::test]
+async fn q03_gap_in_the_indices() {
+    let step = play!(ChatCompletions, "q03_gap_in_the_indices");
+    assert_eq!(step.complete_calls(), [ONE]);
+}
+
+#[tokio::test]
 async fn q04_several_whole_calls_in_one_delta() {
     let step = play!(ChatCompletions, "q04_several_whole_calls_in_one_delta");
     assert_eq!(step.complete_calls(), [ONE, TWO]);

@@ -4,6 +4,7 @@ use std::{collections::HashMap, process::Command};
 
 use kernel::Secret;
 use llm::{ErrorKind, ProviderConfig, Providers};
+use testkit::origin::{Authority, TlsOrigin};
 use testkit::provider::{Gate, Manner, ScriptedProvider, Step, Wire, Wire::ChatCompletions};
 use tokio_util::sync::CancellationToken;
 
@@ -89,14 +90,8 @@ async fn silence_before_and_behind_the_head_is_a_timeout() {
 
 #[tokio::test]
 async fn nobody_listening_is_said_with_the_address() {
-    let address = {
-        let scripted = ScriptedProvider::start(ChatCompletions).await;
-        scripted.address()
-    };
-    let mut settings = config(ChatCompletions, &format!("http://{address}/v1"));
+    let mut settings = config(ChatCompletions, "http://127.0.0.1:1/v1");
     settings.retries = 0;
-    // The accept loop of the scripted Provider ends with the test's runtime at the latest; a port that was never bound is sure.
-    settings.base_url = Some("http://127.0.0.1:1/v1".to_owned());
     let step = outcome(&*provider(settings), &ask("hi")).await;
     let (kind, said) = step.failure();
     assert_eq!(kind, ErrorKind::Unreachable);
@@ -104,6 +99,20 @@ async fn nobody_listening_is_said_with_the_address() {
         said.starts_with("Provider test cannot be reached at 127.0.0.1:1 (Connection refused"),
         "{said}"
     );
+}
+
+#[tokio::test]
+async fn a_certificate_that_nobody_vouches_for_never_sees_the_key() {
+    let authority = Authority::new();
+    let origin = TlsOrigin::start(&authority, &["localhost"]).await;
+    let url = format!("https://localhost:{}/v1", origin.port());
+    let mut settings = config(ChatCompletions, &url);
+    settings.retries = 0;
+    let step = outcome(&*provider(settings), &ask("hi")).await;
+    let (kind, said) = step.failure();
+    assert_eq!(kind, ErrorKind::Unreachable);
+    assert!(said.contains("invalid peer certificate"), "{said}");
+    assert_eq!(origin.requests().len(), 0);
 }
 
 #[tokio::test]
