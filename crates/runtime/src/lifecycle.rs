@@ -228,7 +228,7 @@ impl Signals {
 }
 
 /// The text of a panic, as far as it has one.
-pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+pub(crate) fn panic_message(panic: &dyn std::any::Any) -> String {
     panic
         .downcast_ref::<&'static str>()
         .map(|text| (*text).to_owned())

@@ -12,6 +12,7 @@ use crate::{
     Signals, SigningKey, Sources, Stopped, Transport, Trust,
     admin::{self, AdminSettings},
     host::{GrpcSettings, Keys, parse_listen},
+    lifecycle::panic_message,
     status,
     telemetry::{self, Telemetry, TelemetrySettings},
     tls::{ClientTls, TlsSettings},
@@ -124,6 +125,17 @@ pub fn protect_memory() {
     }
 }
 
+/// Has panics logged like everything else, with the place where they happened, instead of as plain text between the lines.
+pub fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        tracing::error!(
+            at = panic.location().map(tracing::field::display),
+            panic = panic_message(panic.payload()),
+            "a panic"
+        );
+    }));
+}
+
 /// The environment, as settings take it. Text that is not UTF-8 is replaced by marks, which no setting accepts.
 pub fn environment() -> Vec<(String, String)> {
     std::env::vars_os()
@@ -190,6 +202,7 @@ where
     let settings = Settings::load(sources)?;
     let telemetry_settings: TelemetrySettings = settings.section("telemetry")?;
     let telemetry = telemetry::init(&telemetry_settings, name.as_str())?;
+    log_panics();
     let outcome = serve(name, settings, &telemetry, build).await;
     if let Err(error) = &outcome {
         tracing::error!(error = status::chain(&**error), "stopping after a failure");

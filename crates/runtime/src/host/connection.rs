@@ -1,6 +1,6 @@
 //! Connections: accepted within a bound, drained at the soft step.
 
-use std::{sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -79,27 +79,32 @@ impl Connection {
         let Some(tls) = tls else {
             return self.serve(stream).await;
         };
-        match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
-            Ok(Ok(stream)) => self.serve(stream).await,
-            Ok(Err(error)) => tracing::info!(%error, "a TLS handshake failed"),
-            Err(_elapsed) => tracing::info!("a TLS handshake took too long"),
+        if let Some(stream) = self.begin("a TLS handshake", tls.accept(stream)).await {
+            self.serve(stream).await;
         }
+    }
+
+    /// Waits for one of a connection's first steps: for a bounded time, and not when the process stops.
+    async fn begin<T>(&self, what: &str, step: impl Future<Output = io::Result<T>>) -> Option<T> {
+        let soft = self.lifecycle.soft();
+        let done = tokio::select! {
+            done = tokio::time::timeout(HANDSHAKE, step) => done,
+            () = soft.cancelled() => return None,
+        };
+        match done {
+            Ok(Ok(done)) => return Some(done),
+            Ok(Err(error)) => tracing::debug!(%error, "{what} failed"),
+            Err(_elapsed) => tracing::debug!("{what} took too long"),
+        }
+        None
     }
 
     async fn serve<S>(self, stream: S)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let stream = match tokio::time::timeout(HANDSHAKE, Opened::read(stream)).await {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "a connection did not begin as HTTP/2 does");
-                return;
-            }
-            Err(_elapsed) => {
-                tracing::debug!("a connection was silent for too long");
-                return;
-            }
+        let Some(stream) = self.begin("an HTTP/2 preface", Opened::read(stream)).await else {
+            return;
         };
         let dispatch = self.dispatch;
         let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {

@@ -238,6 +238,23 @@ async fn what_is_not_http2_is_hung_up_on() {
 }
 
 #[tokio::test]
+async fn a_silent_connection_does_not_hold_up_the_end() {
+    let rig = Rig::new();
+    let mut silent = TcpStream::connect(rig.listen().await).await.unwrap();
+    // The first half of what HTTP/2 begins with, and nothing more.
+    silent.write_all(b"PRI * HTTP/2.0\r\n").await.unwrap();
+    while rig.lifecycle.tracker().len() < 2 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(
+        rig.lifecycle
+            .drain(Duration::from_hours(1), pending())
+            .await,
+        Stopped::Drained
+    );
+}
+
+#[tokio::test]
 async fn connections_beyond_the_bound_are_closed() {
     let rig = Rig::new();
     let mut settings: runtime::host::GrpcSettings =
