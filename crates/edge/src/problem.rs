@@ -104,11 +104,31 @@ impl From<tonic::Status> for Problem {
                 "the services of this Village do not trust each other's keys; its Operator finds the reason in the log",
             );
         }
+        let Some(field) = field else {
+            return Self::new(code, sentence);
+        };
+        // The contracts write `fetch_hosts` where the API writes `fetchHosts`; sentences begin with the field.
+        let shown = camel_case(&field);
+        let sentence = match sentence.strip_prefix(field.as_str()) {
+            Some(rest) if rest.starts_with([':', ' ']) => format!("{shown}{rest}"),
+            Some(_) | None => sentence,
+        };
         Self {
-            field,
+            field: Some(shown),
             ..Self::new(code, sentence)
         }
     }
+}
+
+fn camel_case(field: &str) -> String {
+    let mut words = field.split('_');
+    let mut camel = words.next().unwrap_or_default().to_owned();
+    for word in words {
+        let mut letters = word.chars();
+        camel.extend(letters.next().map(|first| first.to_ascii_uppercase()));
+        camel.push_str(letters.as_str());
+    }
+    camel
 }
 
 impl IntoResponse for Problem {
@@ -141,5 +161,32 @@ impl IntoResponse for Problem {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("fetch_hosts: \"x y\" is no host")]
+    struct Wrong;
+
+    #[test]
+    fn a_field_is_named_as_the_api_writes_it() {
+        let status =
+            runtime::status::from_error(&Wrong, ErrorCode::InvalidArgument, Some("fetch_hosts"));
+        let problem = Problem::from(status);
+        assert_eq!(problem.status, 400);
+        assert_eq!(problem.field.as_deref(), Some("fetchHosts"));
+        assert_eq!(problem.detail, "fetchHosts: \"x y\" is no host");
+    }
+
+    #[test]
+    fn a_refusal_of_the_edge_itself_is_no_refusal_of_the_client() {
+        let status = runtime::status::new(ErrorCode::Unauthenticated, "not accepted");
+        let problem = Problem::from(status);
+        assert_eq!(problem.status, 500);
+        assert!(problem.detail.contains("do not trust each other"));
     }
 }

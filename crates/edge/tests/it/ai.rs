@@ -1,6 +1,7 @@
 //! What the real `ai` package, in its versions 7 and 6, makes of the edge.
 
 use std::{
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
@@ -12,32 +13,83 @@ use proto::turn::v1::{
     ToolInputDelta, ToolInputRefused, ToolInputStarted, ToolOutput, TurnEnded, TurnStatus, Usage,
     turn_event::Event,
 };
+use serde_json::json;
+use testkit::provider::Step;
 use tokio::{io::AsyncWriteExt as _, process::Command};
 
-use crate::{scripted::Script, village::Village};
+use crate::{real::RealVillage, scripted::Script, village::Village};
 
-const SCRIPT: &str = include_str!("../ai/client.mjs");
+/// Checks of single streams, against scripted turns.
+const CLIENT: &str = include_str!("../ai/client.mjs");
+/// A chat, against the real services.
+const VILLAGE: &str = include_str!("../ai/village.mjs");
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn version_7_of_ai_reads_every_stream_and_every_stored_message() {
-    check("ai").await;
+    every_stream("ai").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn version_6_of_ai_reads_every_stream_and_every_stored_message() {
-    check("ai6").await;
+    every_stream("ai6").await;
 }
 
-async fn check(package: &str) {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn version_7_of_ai_chats_with_a_real_village() {
+    real_chat("ai").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn version_6_of_ai_chats_with_a_real_village() {
+    real_chat("ai6").await;
+}
+
+async fn every_stream(package: &str) {
     let village = Village::start().await;
     village.turns.script("whole", whole());
     village.turns.script("failing", failing());
     village.turns.script("held", held());
+    let said = run(CLIENT, village.address, &village.player.token, package).await;
+    assert_eq!(said.matches("ok: ").count(), 6, "{said}");
+}
+
+async fn real_chat(package: &str) {
+    let village = RealVillage::start().await;
+    let ada = village.player("Ada").await;
+    for (path, body) in [
+        ("/v1/npcs", json!({"name": "Keeper"})),
+        (
+            "/v1/npcs/Keeper/grants",
+            json!({"what": "tool:current_time"}),
+        ),
+        ("/v1/npcs/Keeper/grants", json!({"what": "family:sandbox"})),
+    ] {
+        assert_eq!(ada.post(path, &body).await.status, 201);
+    }
+    village.provider.answer_with(|request| {
+        let messages = request.body["messages"].as_array().unwrap();
+        let last = messages.last().unwrap();
+        if last["role"] == "tool" {
+            Step::new().reasoning("Late.").words("It is late.")
+        } else if last["content"].to_string().contains("stall") {
+            Step::new().text("half a sentence").stall()
+        } else {
+            Step::new()
+                .text("Let me see.")
+                .call("current_time", &json!({}))
+        }
+    });
+    let said = run(VILLAGE, village.address, &ada.token, package).await;
+    assert_eq!(said, "ok: the chat went well\n");
+}
+
+/// Runs a script to its end, which must be a good one, and gives what it said.
+async fn run(script: &str, address: SocketAddr, token: &str, package: &str) -> String {
     let modules = node_modules();
     let mut node = Command::new(modules.join("node/bin/node"))
         .args(["--input-type=module", "-"])
-        .arg(format!("http://{}", village.address))
-        .args([&village.player.token, package])
+        .arg(format!("http://{address}"))
+        .args([token, package])
         // Packages are looked for from here, since the script comes by stdin.
         .current_dir(modules.parent().unwrap())
         .stdin(Stdio::piped())
@@ -47,7 +99,7 @@ async fn check(package: &str) {
         .spawn()
         .unwrap();
     let mut stdin = node.stdin.take().unwrap();
-    stdin.write_all(SCRIPT.as_bytes()).await.unwrap();
+    stdin.write_all(script.as_bytes()).await.unwrap();
     drop(stdin);
     let ended = tokio::time::timeout(Duration::from_mins(2), node.wait_with_output());
     let output = ended.await.unwrap().unwrap();
@@ -57,7 +109,7 @@ async fn check(package: &str) {
         String::from_utf8_lossy(&output.stderr)
     );
     assert!(output.status.success(), "{said}");
-    assert_eq!(said.matches("ok: ").count(), 6, "{said}");
+    said
 }
 
 /// Where `node`, `ai` and `ai6` are installed.

@@ -6,10 +6,12 @@
 )]
 
 mod client;
+mod real;
 mod scripted;
 mod village;
 
 mod ai;
 mod defences;
 mod logins;
+mod resources;
 mod streams;

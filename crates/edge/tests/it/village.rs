@@ -34,22 +34,23 @@ pub(crate) fn config() -> edge::Config {
     }
 }
 
-/// Peers for the edge, which reach these services in this process.
-pub(crate) fn peers(registry: GrpcServer, turns: GrpcServer, clock: Arc<dyn Clock>) -> edge::Deps {
-    let keys = Keys::generate(&clock).unwrap();
+/// A service in this process, as another one reaches it.
+pub(crate) fn peer(keys: &Keys, from: ServiceName, server: GrpcServer) -> Peer {
     let layers = ServerLayers {
         trust: keys.trust(),
         longest_call: Duration::from_mins(61),
     };
-    let issuer = keys.issuer(ServiceName::Edge);
-    let peer = |server: GrpcServer| {
-        let name = server.name();
-        let transport = Transport::in_process(&server.layered(layers.clone()));
-        Peer::new(transport, Arc::clone(&issuer), name)
-    };
+    let name = server.name();
+    let transport = Transport::in_process(&server.layered(layers));
+    Peer::new(transport, keys.issuer(from), name)
+}
+
+/// Peers for the edge, which reach these services in this process.
+pub(crate) fn peers(registry: GrpcServer, turns: GrpcServer, clock: Arc<dyn Clock>) -> edge::Deps {
+    let keys = Keys::generate(&clock).unwrap();
     edge::Deps {
-        registry: peer(registry),
-        turns: peer(turns),
+        registry: peer(&keys, ServiceName::Edge, registry),
+        turns: peer(&keys, ServiceName::Edge, turns),
         clock,
     }
 }
