@@ -6,7 +6,6 @@ mod preface;
 
 use std::{net::SocketAddr, sync::Arc};
 
-use kernel::ErrorCode;
 use serde::Deserialize;
 use tokio::net::TcpListener;
 
@@ -66,19 +65,6 @@ pub enum HostError {
     /// The descriptors of a service are broken.
     #[error("reflection cannot be set up: {0}")]
     Reflection(String),
-}
-
-impl HostError {
-    /// Its class.
-    pub const fn code(&self) -> ErrorCode {
-        match self {
-            Self::InvalidAddress { .. } => ErrorCode::InvalidArgument,
-            Self::Bind { .. } | Self::Exposed(_) | Self::KeysNotSet { .. } => {
-                ErrorCode::FailedPrecondition
-            }
-            Self::Reflection(_) => ErrorCode::Internal,
-        }
-    }
 }
 
 /// Where the keys of caller tokens come from.

@@ -3,6 +3,9 @@
 //! One HTTP/2 connection sticks to one replica, so that a name with several addresses needs several connections. Calls go round; an
 //! address that could not be connected to is passed over for a while, and a call that never left this process is given to the next.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     error::Error,
     net::SocketAddr,
