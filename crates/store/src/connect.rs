@@ -148,7 +148,9 @@ impl Store {
     }
 
     /// Runs a job as one transaction and answers after its commit: `store.write(move |tx| Box::pin(async move { … })).await`.
-    /// `Err` from the job undoes what it did, and so does a panic or more than [`JOB_TIME`].
+    /// `Err` from the job undoes what it did, and so does a panic, more than [`JOB_TIME`], or a statement that failed: a job that goes on
+    /// after one and answers `Ok` is undone and answered with the statement's error, because PostgreSQL keeps nothing of such a
+    /// transaction. What may be there already is inserted with `ON CONFLICT`.
     ///
     /// A job does nothing but use its transaction: on PostgreSQL it is run again, at most three times in all, when a statement
     /// or the commit lost against another transaction (deadlock or serialization failure; such a transaction has changed

@@ -34,3 +34,5 @@ use std::time::Duration;
 pub const JOB_TIME: Duration = Duration::from_secs(10);
 /// How long a job waits for the writer's queue or for a connection.
 pub const WAIT_TIME: Duration = Duration::from_secs(5);
+/// How long the end waits for connections that are still in use.
+const CLOSE_TIME: Duration = Duration::from_secs(5);

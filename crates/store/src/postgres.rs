@@ -8,7 +8,7 @@ use sea_orm::{ConnectOptions, Database, DatabaseConnection, TransactionTrait as 
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    Error, Transaction, WAIT_TIME,
+    CLOSE_TIME, Error, Transaction, WAIT_TIME,
     error::{Cause, is_conflict},
 };
 
@@ -16,8 +16,8 @@ use crate::{
 const ATTEMPTS: u32 = 3;
 /// What is waited before the next attempt, times its number: the winner needs only to commit.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
-/// How long closing waits for connections that are still in use.
-const CLOSE_TIME: Duration = Duration::from_secs(5);
+/// How long a job that failed waits for its rollback: the statement that it was given up in may run on at the server.
+const ROLLBACK_TIME: Duration = Duration::from_secs(1);
 
 pub(crate) async fn open(
     url: &Secret,
@@ -68,11 +68,17 @@ where
     let mut attempt = 1;
     loop {
         let tx = Transaction::new(pool.begin().await.map_err(Error::from)?);
-        let run = AssertUnwindSafe(async { job.clone()(&tx).await }).catch_unwind();
-        let result = match tokio::time::timeout(limit, run).await {
+        let run = async { tokio::time::timeout(limit, job.clone()(&tx)).await };
+        let result = match AssertUnwindSafe(run).catch_unwind().await {
             Ok(Ok(result)) => result,
-            Ok(Err(_panic)) => Err(Error::Panicked.into()),
-            Err(_elapsed) => Err(Error::TooSlow(limit).into()),
+            Ok(Err(_elapsed)) => Err(Error::TooSlow(limit).into()),
+            Err(_panic) => Err(Error::Panicked.into()),
+        };
+        let failure = tx.take_failure();
+        let lost = failure.as_ref().is_some_and(is_conflict);
+        let result = match (result, failure) {
+            (Ok(_), Some(failure)) => Err(Error::from(failure).into()),
+            (result, _) => result,
         };
         let lost = match result {
             Ok(value) => match tx.inner.commit().await {
@@ -81,10 +87,14 @@ where
                 Err(error) => return Err(Error::from(error).into()),
             },
             Err(error) => {
-                let lost = tx.lost();
-                // A connection that fails here is thrown away by the pool, and the transaction with it.
-                if let Err(failure) = tx.inner.rollback().await {
-                    tracing::debug!(cause = %failure, "a rollback was not answered");
+                // A connection that fails here is thrown away by the pool, and the transaction with it; one that is still
+                // busy goes back to the pool once its statement ended and was undone.
+                match tokio::time::timeout(ROLLBACK_TIME, tx.inner.rollback()).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(failure)) => {
+                        tracing::debug!(cause = %failure, "a rollback was not answered");
+                    }
+                    Err(_elapsed) => tracing::debug!("a rollback waits for its statement"),
                 }
                 if !lost {
                     return Err(error);

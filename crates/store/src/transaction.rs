@@ -1,40 +1,43 @@
 //! What a job works with.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use sea_orm::{
     ConnectionTrait, DatabaseTransaction, DbBackend, DbErr, ExecResult, QueryResult, Statement,
 };
 
-use crate::error::is_conflict;
-
 /// An open transaction. Every sea-orm operation runs on it (`.one(tx)`, `.exec(tx)`, …); it cannot be committed or rolled back
 /// from inside, because whoever opened it decides that.
 #[derive(Debug)]
 pub struct Transaction {
     pub(crate) inner: DatabaseTransaction,
-    conflict: AtomicBool,
+    failure: Mutex<Option<DbErr>>,
 }
 
 impl Transaction {
     pub(crate) const fn new(inner: DatabaseTransaction) -> Self {
         Self {
             inner,
-            conflict: AtomicBool::new(false),
+            failure: Mutex::new(None),
         }
     }
 
-    /// Whether a statement lost against another transaction. The job may have wrapped that error in one of its own.
-    pub(crate) fn lost(&self) -> bool {
-        self.conflict.load(Ordering::Relaxed)
+    /// The first statement that failed since this was last asked. The job may have wrapped that error in one of its own, or have gone
+    /// on as if nothing had been: PostgreSQL undoes such a transaction, and answers its COMMIT as if it had not.
+    pub(crate) fn take_failure(&self) -> Option<DbErr> {
+        self.failure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 
     fn note<T>(&self, result: Result<T, DbErr>) -> Result<T, DbErr> {
-        if let Err(error) = &result
-            && is_conflict(error)
-        {
-            self.conflict.store(true, Ordering::Relaxed);
+        if let Err(error) = &result {
+            self.failure
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get_or_insert_with(|| error.clone());
         }
         result
     }

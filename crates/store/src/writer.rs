@@ -14,7 +14,7 @@ use sea_orm::{
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{Error, Transaction, WAIT_TIME, sqlite};
+use crate::{CLOSE_TIME, Error, Transaction, WAIT_TIME, sqlite};
 
 /// Jobs of one commit.
 const GROUP: usize = 64;
@@ -111,11 +111,16 @@ where
             let Some(job) = self.job.take() else {
                 return Fate::Undo;
             };
-            let run = AssertUnwindSafe(async { job(tx).await }).catch_unwind();
-            let result = match tokio::time::timeout(self.limit, run).await {
+            // What the job holds is dropped in here too: no panic of a job ends the writer.
+            let run = async { tokio::time::timeout(self.limit, job(tx)).await };
+            let result = match AssertUnwindSafe(run).catch_unwind().await {
                 Ok(Ok(result)) => result,
-                Ok(Err(_panic)) => Err(Error::Panicked.into()),
-                Err(_elapsed) => Err(Error::TooSlow(self.limit).into()),
+                Ok(Err(_elapsed)) => Err(Error::TooSlow(self.limit).into()),
+                Err(_panic) => Err(Error::Panicked.into()),
+            };
+            let result = match (result, tx.take_failure()) {
+                (Ok(_), Some(failure)) => Err(Error::from(failure).into()),
+                (result, _) => result,
             };
             let fate = if result.is_ok() {
                 Fate::Keep
@@ -176,8 +181,14 @@ impl Worker {
             }
         }
         for connection in self.connection.into_iter().chain([reader]) {
-            if let Err(error) = connection.close().await {
-                tracing::warn!(cause = %error, "the database was not closed cleanly");
+            match tokio::time::timeout(CLOSE_TIME, connection.close()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    tracing::warn!(cause = %error, "the database was not closed cleanly");
+                }
+                Err(_elapsed) => {
+                    tracing::warn!("connections to SQLite were still in use at the end");
+                }
             }
         }
     }

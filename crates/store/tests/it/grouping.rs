@@ -169,6 +169,25 @@ async fn sqlite_the_end_drains_what_was_handed_over_and_frees_the_directory() {
 }
 
 #[tokio::test]
+async fn sqlite_a_reader_that_is_never_dropped_does_not_hold_up_the_end() {
+    let village = village().await;
+    let forgotten = village.store.snapshot().await.expect("a snapshot");
+    village.ended.cancel();
+    village.tracker.close();
+    tokio::time::timeout(std::time::Duration::from_secs(30), village.tracker.wait())
+        .await
+        .expect("the end comes");
+    let again = Store::connect(
+        &village.config,
+        &TaskTracker::new(),
+        CancellationToken::new(),
+    )
+    .await;
+    again.expect("the directory is free");
+    drop(forgotten);
+}
+
+#[tokio::test]
 async fn sqlite_a_read_connection_cannot_write() {
     let village = village().await;
     let store = village.store.clone();

@@ -11,7 +11,10 @@ use sea_orm::{
     sea_query::Expr,
 };
 use store::{Engine, Error, Store};
-use testkit::on_every_database;
+use testkit::{
+    database::{Schema, on_postgres},
+    on_every_database,
+};
 
 use crate::table::{self, item};
 
@@ -42,6 +45,41 @@ on_every_database! {
                 panic!("a fault in the job");
             }))
             .await;
+        assert!(matches!(failed, Err(Error::Panicked)), "{failed:?}");
+        table::insert(&store, 2).await.expect("the writer lives");
+        assert_eq!(table::ids(&store).await, [2]);
+    }
+
+    async fn a_job_that_goes_on_after_a_failed_statement_is_never_told_that_it_was_kept(store: Store) {
+        table::create(&store).await;
+        table::insert(&store, 1).await.expect("it is written");
+        let careless: Result<(), Error> = store
+            .write(|tx| Box::pin(async move {
+                item::Entity::insert(table::row(2)).exec(tx).await?;
+                drop(item::Entity::insert(table::row(1)).exec(tx).await);
+                Ok(())
+            }))
+            .await;
+        assert!(matches!(careless, Err(Error::Unique { .. })), "{careless:?}");
+        assert_eq!(table::ids(&store).await, [1]);
+        table::insert(&store, 3).await.expect("the next job has nothing of it");
+        assert_eq!(table::ids(&store).await, [1, 3]);
+    }
+
+    async fn a_job_that_panics_in_a_destructor_changes_nothing_and_the_next_one_runs(store: Store) {
+        struct Faulty;
+        impl Drop for Faulty {
+            fn drop(&mut self) {
+                panic!("a fault in the destructor");
+            }
+        }
+        table::create(&store).await;
+        let job = store.write::<(), Error, _>(|tx| Box::pin(async move {
+            let _faulty = Faulty;
+            item::Entity::insert(table::row(1)).exec(tx).await?;
+            std::future::pending().await
+        }));
+        let failed = job.await;
         assert!(matches!(failed, Err(Error::Panicked)), "{failed:?}");
         table::insert(&store, 2).await.expect("the writer lives");
         assert_eq!(table::ids(&store).await, [2]);
@@ -177,4 +215,23 @@ on_every_database! {
             assert_eq!(tries.load(Ordering::SeqCst), 2);
         }
     }
+}
+
+#[tokio::test]
+async fn postgres_a_job_is_given_up_in_time_although_its_statement_runs_on() {
+    on_postgres(Schema::Migrated, async |store: Store| {
+        let started = std::time::Instant::now();
+        let slow: Result<(), Error> = store
+            .write(|tx| {
+                Box::pin(async move {
+                    tx.execute_unprepared("SELECT pg_sleep(60)").await?;
+                    Ok(())
+                })
+            })
+            .await;
+        assert!(matches!(slow, Err(Error::TooSlow(_))), "{slow:?}");
+        let elapsed = started.elapsed();
+        assert!(elapsed < 2 * store::JOB_TIME, "{elapsed:?}");
+    })
+    .await;
 }
