@@ -35,7 +35,7 @@ async fn players(manager: &SchemaManager<'_>) -> Result<(), DbErr> {
         .col(ColumnDef::new("slug").text().not_null())
         // operator | player
         .col(ColumnDef::new("kind").text().not_null())
-        // SHA-256 of the bearer token, in hex
+        // SHA-256 of the bearer token, in base64url
         .col(ColumnDef::new("token_hash").text())
         .col(ColumnDef::new("created_at").big_integer().not_null())
         .col(ColumnDef::new("revoked_at").big_integer())

@@ -1,0 +1,15 @@
+//! The registry through its gRPC face, on both databases.
+
+#![expect(
+    clippy::expect_used,
+    reason = "helpers of tests fail by panicking, as tests do"
+)]
+
+mod audit;
+mod authorization;
+mod grant;
+mod npc;
+mod player;
+mod resolution;
+mod start;
+mod support;
