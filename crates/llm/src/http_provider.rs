@@ -246,10 +246,15 @@ impl Provider for HttpProvider {
         cancel: &CancellationToken,
     ) -> Result<StepStream, ProviderError> {
         if self.needs_key && self.endpoint.key.is_empty() {
+            let variable = match &*self.name {
+                "openai" => "OPENAI_API_KEY, or ",
+                "anthropic" => "ANTHROPIC_API_KEY, or ",
+                _ => "",
+            };
             let fault = Fault::new(
                 ErrorKind::Auth,
                 format!(
-                    "has no key; set providers.{}.key in the settings",
+                    "has no key; set {variable}key under [providers.{}] in the settings",
                     self.name
                 ),
             );

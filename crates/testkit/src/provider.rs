@@ -24,10 +24,15 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use axum::{Router, body::Body, response::Response, routing::post, serve::ListenerExt as _};
+use axum::{Router, body::Body, response::Response, routing::post};
 use bytes::Bytes;
 use futures::{Stream, stream};
 use http::{HeaderMap, StatusCode, header};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto,
+    service::TowerToHyperService,
+};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 
@@ -114,7 +119,7 @@ struct Counts {
     hang_ups: u64,
 }
 
-/// A scripted Provider on loopback. It stops when it is dropped.
+/// A scripted Provider on loopback. It stops when it is dropped, and closes its connections.
 pub struct ScriptedProvider {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -164,15 +169,8 @@ impl ScriptedProvider {
             move |request: axum::extract::Request| respond(Arc::clone(&shared), request)
         };
         let router = Router::new().route(path, post(handler));
-        let counted = Arc::clone(&shared);
-        let listener = listener.tap_io(move |_| {
-            counted.counts.send_modify(|counts| counts.connections += 1);
-        });
         let mut serving = JoinSet::new();
-        serving.spawn(async move {
-            // It ends when the task does.
-            axum::serve(listener, router).await.unwrap_or_default();
-        });
+        serving.spawn(accept(listener, router, Arc::clone(&shared)));
         Ok(Self {
             address,
             shared,
@@ -234,6 +232,29 @@ impl ScriptedProvider {
             .wait_for(|counts| counts.hang_ups >= count)
             .await
             .expect("the sender lives as long as this");
+    }
+}
+
+/// Serves connections until it is aborted, and they with it.
+async fn accept(listener: TcpListener, router: Router, shared: Arc<Shared>) {
+    let mut connections = JoinSet::new();
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            // Out of descriptors, most likely: those that end make room.
+            tokio::task::yield_now().await;
+            continue;
+        };
+        while connections.try_join_next().is_some() {}
+        shared.counts.send_modify(|counts| counts.connections += 1);
+        // Without it answers in chunks come late, and are still right.
+        stream.set_nodelay(true).unwrap_or_default();
+        let service = TowerToHyperService::new(router.clone());
+        connections.spawn(async move {
+            auto::Builder::new(TokioExecutor::new())
+                .serve_connection(TokioIo::new(stream), service)
+                .await
+                .unwrap_or_default();
+        });
     }
 }
 

@@ -13,7 +13,6 @@ use crate::support::{Pair, ask, config, outcome, outcome_until, provider};
 async fn sentence(step: Step) -> String {
     let pair = Pair::with(ChatCompletions, Manner::Strict, |config| {
         config.retries = 0;
-        config.first_byte_timeout_ms = 200;
     })
     .await;
     let step = pair.run(step).await;
@@ -82,10 +81,24 @@ async fn what_is_not_the_wire_format_is_malformed() {
 
 #[tokio::test]
 async fn silence_before_and_behind_the_head_is_a_timeout() {
-    let said =
-        "Provider test answered nothing for 0.2 s; try again later, or set a longer time for it";
-    assert_eq!(sentence(Step::silence()).await, said);
-    assert_eq!(sentence(Step::stream(&b""[..]).stall()).await, said);
+    let pair = Pair::with(ChatCompletions, Manner::Strict, |config| {
+        config.first_byte_timeout_ms = 200;
+    })
+    .await;
+    for step in [Step::silence(), Step::stream(&b""[..]).stall()] {
+        assert_eq!(
+            pair.run(step).await.failure(),
+            (
+                ErrorKind::Timeout,
+                "Provider test answered nothing for 0.2 s; try again later, or set a longer time for it"
+            )
+        );
+    }
+    assert_eq!(
+        pair.scripted.requests().len(),
+        2,
+        "silence is not asked again"
+    );
 }
 
 #[tokio::test]
@@ -99,6 +112,19 @@ async fn nobody_listening_is_said_with_the_address() {
         said.starts_with("Provider test cannot be reached at 127.0.0.1:1 (Connection refused"),
         "{said}"
     );
+}
+
+#[tokio::test]
+async fn a_provider_that_went_away_is_unreachable() {
+    let pair = Pair::with(ChatCompletions, Manner::Strict, |config| {
+        config.retries = 0;
+    })
+    .await;
+    assert_eq!(pair.run(Step::new().text("a")).await.text, "a");
+    let Pair { scripted, provider } = pair;
+    drop(scripted);
+    let step = outcome(&*provider, &ask("hi")).await;
+    assert_eq!(step.failure().0, ErrorKind::Unreachable);
 }
 
 #[tokio::test]
@@ -208,7 +234,10 @@ async fn a_vendor_without_a_key_says_what_to_set_and_is_not_asked() {
             .resolve(&format!("{name}/m").parse().unwrap())
             .unwrap();
         let step = outcome(&*provider, &ask("hi")).await;
-        let said = format!("Provider {name} has no key; set providers.{name}.key in the settings");
+        let variable = format!("{}_API_KEY", name.to_uppercase());
+        let said = format!(
+            "Provider {name} has no key; set {variable}, or key under [providers.{name}] in the settings"
+        );
         assert_eq!(step.failure(), (ErrorKind::Auth, said.as_str()));
     }
 }
