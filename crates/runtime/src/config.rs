@@ -28,6 +28,9 @@ pub const DEFAULTS: &str = include_str!("../../../deploy/config.default.toml");
 /// Bytes of a settings file or secret file that are read.
 const FILE_BYTES: u64 = 1_024 * 1_024;
 
+/// Characters of a name in a table that the Operator may add to.
+const NAME_CHARS: usize = 64;
+
 /// Where settings come from, besides the defaults.
 #[derive(Debug, Default, Clone)]
 pub struct Sources {
@@ -73,6 +76,16 @@ pub enum SettingsError {
         key: String,
         /// The nearest that exists.
         nearest: Option<String>,
+    },
+    /// A name of the Operator's choice that could not be used elsewhere.
+    #[error(
+        "{key:?} in {table} is no name; use lower-case letters, digits, hyphens and underscores, at most {NAME_CHARS}"
+    )]
+    InvalidName {
+        /// The table.
+        table: String,
+        /// The name.
+        key: String,
     },
     /// A value of the wrong type.
     #[error("{key} must be {expected}, and is {found}")]

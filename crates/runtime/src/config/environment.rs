@@ -43,6 +43,7 @@ pub(super) fn read(
     }
     for name in set.keys().filter(|name| name.starts_with(PREFIX)) {
         let (variable, path, default) = locate(defaults, file, name)?;
+        layer::check_entry_name(&path)?;
         if let Some(text) = text_of(&set, variable, &path)? {
             insert(&mut layer, &path, parse(variable, &text, &default)?);
         }

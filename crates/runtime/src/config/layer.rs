@@ -4,7 +4,7 @@ use std::{fs::File, io::Read as _, path::Path};
 
 use figment::value::{Dict, Value};
 
-use super::{FILE_BYTES, SettingsError, schema, type_name};
+use super::{FILE_BYTES, NAME_CHARS, SettingsError, schema, type_name};
 
 /// Reads a text file of bounded size.
 pub(super) fn read(what: &str, path: &Path) -> Result<String, SettingsError> {
@@ -58,6 +58,7 @@ fn check_table(
     for (key, value) in table {
         let path = schema::join(prefix, key);
         if let Some(fields) = &open {
+            check_name(prefix, key)?;
             let Value::Dict(_, entry) = value else {
                 return Err(wrong_type(&path, "a section", value));
             };
@@ -90,6 +91,29 @@ fn check_table(
     Ok(())
 }
 
+/// Checks the name in the path of a setting that belongs to an entry of an open table.
+pub(super) fn check_entry_name(path: &str) -> Result<(), SettingsError> {
+    let parts = path
+        .rsplit_once('.')
+        .and_then(|(entry, _)| entry.rsplit_once('.'));
+    match parts {
+        Some((table, name)) if schema::open_table(table).is_some() => check_name(table, name),
+        _ => Ok(()),
+    }
+}
+
+/// A name stands in paths, variables and model names: a dot or a slash in it would make it another.
+fn check_name(table: &str, key: &str) -> Result<(), SettingsError> {
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+    if !key.is_empty() && key.len() <= NAME_CHARS && key.chars().all(fits) {
+        return Ok(());
+    }
+    Err(SettingsError::InvalidName {
+        table: table.to_owned(),
+        key: key.chars().take(NAME_CHARS).collect(),
+    })
+}
+
 fn wrong_type(path: &str, expected: &'static str, found: &Value) -> SettingsError {
     SettingsError::WrongType {
         key: path.to_owned(),
@@ -104,7 +128,7 @@ fn same_type(default: &Value, value: &Value) -> bool {
         || (type_name(default) == "a number" && type_name(value) == "a whole number")
 }
 
-/// Masks secrets that are set, and what stands before the `@` of a URL.
+/// Masks secrets that are set, and of URLs what stands before the `@` and after the `?`.
 pub(super) fn mask(table: &mut Dict, prefix: &str) {
     for (key, value) in table.iter_mut() {
         let path = schema::join(prefix, key);
@@ -112,7 +136,7 @@ pub(super) fn mask(table: &mut Dict, prefix: &str) {
             mask(inner, &path);
         } else if let Value::String(_, text) = value {
             if !schema::is_secret(&path) {
-                mask_user(text);
+                mask_url(text);
             } else if !text.is_empty() {
                 "(set)".clone_into(text);
             }
@@ -120,10 +144,13 @@ pub(super) fn mask(table: &mut Dict, prefix: &str) {
     }
 }
 
-fn mask_user(text: &mut String) {
+fn mask_url(text: &mut String) {
     let Some(start) = text.find("://").map(|at| at + 3) else {
         return;
     };
+    if let Some(query) = text[start..].find('?') {
+        text.replace_range(start + query + 1.., "(set)");
+    }
     let authority = text[start..]
         .find(['/', '?', '#'])
         .map_or(text.len(), |end| start + end);

@@ -317,6 +317,19 @@ fn providers_and_issuers_can_be_added() {
 }
 
 #[test]
+fn a_name_that_would_read_as_a_path_is_refused() {
+    for name in ["a.b", "a/b", "", "A", "a b", "ä"] {
+        let sentence = file_refusal(&format!("[providers.\"{name}\"]\nkey = \"hunter2\""));
+        assert!(
+            sentence.starts_with(&format!("{name:?} in providers is no name; ")),
+            "{sentence}"
+        );
+    }
+    assert!(refusal(&[("AGENTSVILLE__PROVIDERS__A.B__KEY", "x")]).contains("unknown setting"));
+    assert!(refusal(&[("AGENTSVILLE__PROVIDERS__A/B__KEY", "x")]).contains("is no name"));
+}
+
+#[test]
 fn a_section_that_does_not_fit_its_reader_names_section_and_key() {
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -373,14 +386,14 @@ fn what_is_shown_of_all_settings_masks_secrets_and_passwords_in_urls() {
         ("BETTER_AUTH_SECRET", "hunter2"),
         ("OPENAI_API_KEY", "hunter2"),
         ("AGENTSVILLE__PROVIDERS__LOCAL__KEY", "hunter2"),
-        ("OPENAI_BASE_URL", "https://me:hunter2@proxy/v1?a=b@c"),
+        ("OPENAI_BASE_URL", "https://me:hunter2@proxy/v1?key=hunter2"),
         ("AGENTSVILLE__KEYS__PRIVATE", "hunter2"),
     ])
     .unwrap();
     let shown = settings.effective_toml().unwrap();
     assert!(!shown.contains("hunter2"), "{shown}");
     assert!(
-        shown.contains("base_url = \"https://(set)@proxy/v1?a=b@c\""),
+        shown.contains("base_url = \"https://(set)@proxy/v1?(set)\""),
         "{shown}"
     );
     assert!(shown.contains("operator_token = \"\""), "{shown}");
