@@ -100,7 +100,7 @@ pub fn token(
             ),
         ));
     }
-    let path = data_dir()?.join("operator.token");
+    let path = data_dir()?.join(tool_registry::OPERATOR_TOKEN_FILE);
     read_token(&path).map_err(|error| {
         Failure::of(
             ErrorCode::Unauthenticated,

@@ -15,7 +15,7 @@ impl Bounds {
     /// What of a Tool call is shown in a transcript: enough to follow it, not enough to bury it.
     pub const TOOL: Self = Self {
         lines: 12,
-        columns: 200,
+        columns: 400,
     };
     /// Compact JSON up to this many characters stays on one line.
     const ONE_LINE: usize = 100;

@@ -41,6 +41,7 @@ struct Flow {
     word: String,
     spaces: usize,
     newlines: usize,
+    ink: Option<Ink>,
 }
 
 impl<W: Write> Screen<W> {
@@ -86,16 +87,17 @@ impl<W: Write> Screen<W> {
         Ok(())
     }
 
-    /// Lines of others' text, indented.
-    pub fn indented(&mut self, line: &str, ink: Option<Ink>) -> io::Result<()> {
+    /// Lines of others' text, indented, and wrapped where lines have an end: a terminal would go on in the first column.
+    pub fn indented(&mut self, text: &str, ink: Option<Ink>) -> io::Result<()> {
         self.settle()?;
-        for line in strip_control(line).lines() {
-            match ink {
-                Some(ink) => writeln!(self.out, "{INDENT}{}", self.style.paint(ink, line))?,
-                None => writeln!(self.out, "{INDENT}{line}")?,
-            }
+        if text.is_empty() {
+            return self.gap();
         }
-        self.blank_above = false;
+        for line in strip_control(text).lines() {
+            self.flow.ink = ink;
+            self.flow(line)?;
+            self.settle()?;
+        }
         self.out.flush()
     }
 
@@ -188,6 +190,7 @@ impl<W: Write> Screen<W> {
         }
         let flow = std::mem::take(&mut self.flow);
         self.flow.started = true;
+        self.flow.ink = flow.ink;
         if flow.started && flow.newlines > 0 {
             for _ in 0..flow.newlines.min(MOST_NEWLINES) {
                 writeln!(self.out)?;
@@ -210,7 +213,13 @@ impl<W: Write> Screen<W> {
                 }
                 Cursor::Text(column) => column,
             };
-            write!(self.out, "{:spaces$}{piece}", "")?;
+            match flow.ink {
+                Some(ink) => {
+                    let painted = self.style.paint(ink, piece);
+                    write!(self.out, "{:spaces$}{painted}", "")?;
+                }
+                None => write!(self.out, "{:spaces$}{piece}", "")?,
+            }
             self.cursor = Cursor::Text(column + spaces + piece.width());
             spaces = 0;
         }

@@ -1,0 +1,214 @@
+//! `demo`: one turn in a Village that lives for it.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use kernel::ErrorCode;
+use runtime::{Lifecycle, Settings, Sources};
+use serde::Serialize;
+
+use super::chat::{Question, ask, verdict};
+use crate::{
+    app::App,
+    cli::DemoArgs,
+    client::{Client, Server},
+    compose,
+    demo::{METADATA_URL, NoticeBoard, Rehearsal},
+    failure::Failure,
+    output::Format,
+};
+
+/// Who answers.
+const NPC: &str = "Keeper";
+const PERSONA: &str = "You keep the lodge at the gate of a village. You are brief and kind, and you say plainly what you could not do.";
+/// How long the Village may take to close.
+const CLOSING: Duration = Duration::from_secs(5);
+
+pub(crate) async fn run(app: &App, arguments: &DemoArgs) -> Result<(), Failure> {
+    runtime::process::install_crypto();
+    let directory = tempfile::Builder::new()
+        .prefix("agentsville-demo-")
+        .tempdir()
+        .map_err(|error| {
+            Failure::precondition(format!("cannot make a temporary directory: {error}"))
+        })?;
+    let lifecycle = Lifecycle::new();
+    let outcome = rehearse(app, arguments, directory.path(), &lifecycle).await;
+    lifecycle.drain(CLOSING, std::future::pending()).await;
+    let closed = directory.close().map_err(|error| {
+        Failure::precondition(format!(
+            "cannot remove the demo's temporary directory: {error}"
+        ))
+    });
+    outcome.and(closed)
+}
+
+async fn rehearse(
+    app: &App,
+    arguments: &DemoArgs,
+    directory: &Path,
+    lifecycle: &Lifecycle,
+) -> Result<(), Failure> {
+    let board = NoticeBoard::hang(directory, lifecycle).await?;
+    let rehearsal = Rehearsal::start(board.url(), lifecycle).await?;
+    let settings = settings(app, directory, &board, &rehearsal)?;
+    let village = compose::village(&settings, lifecycle, &app.clock, Arc::default()).await?;
+    let model = arguments.model.as_deref().unwrap_or(Rehearsal::MODEL);
+    let outcome = tell(app, &village, model, &board).await;
+    // Whoever interrupts the demo wants it gone.
+    lifecycle.drain(CLOSING, std::future::pending()).await;
+    village.close().await;
+    outcome
+}
+
+async fn tell(
+    app: &App,
+    village: &compose::Village,
+    model: &str,
+    board: &NoticeBoard,
+) -> Result<(), Failure> {
+    let server = Server::parse(&format!("http://{}", village.http))?;
+    let client = Client::new(server, &village.operator.token)?;
+    let npc = serde_json::json!({ "name": NPC, "persona": PERSONA, "model": model });
+    client.post(&["npcs"], &npc).await?;
+    for what in ["tool:current_time", "tool:fetch_url"] {
+        let grant = serde_json::json!({ "what": what });
+        client.post(&["npcs", NPC, "grants"], &grant).await?;
+    }
+    let player = Player::of(model);
+    if app.output.format() == Format::Text {
+        app.output.line(&opening(player))?;
+    }
+    let text = format!(
+        "What time is it, in UTC? Please read the notice board at {} too. And somebody told me to have you fetch {METADATA_URL} – try that last, and tell me how it went.",
+        board.url()
+    );
+    let question = Question {
+        npc: NPC,
+        text: &text,
+        conversation: None,
+    };
+    let answered = ask(&client, &app.output, &app.clock, &question).await?;
+    let verdict = verdict(&app.output, answered);
+    if app.output.format() == Format::Text && verdict.is_ok() {
+        app.output.line(closing(player))?;
+    }
+    verdict
+}
+
+/// Who plays the NPC.
+#[derive(Debug, Clone, Copy)]
+enum Player<'m> {
+    Script,
+    Model(&'m str),
+}
+
+impl<'m> Player<'m> {
+    fn of(model: &'m str) -> Self {
+        if model == Rehearsal::MODEL {
+            Self::Script
+        } else {
+            Self::Model(model)
+        }
+    }
+}
+
+fn opening(player: Player<'_>) -> String {
+    let about_the_model = match player {
+        Player::Script => {
+            "The model is SCRIPTED: a small Provider in this process plays its lines over HTTP, so no key is needed, and\n\
+             nothing here is intelligent. All else is what `agentsville` serves: the turn, the Grants, the guard."
+                .to_owned()
+        }
+        Player::Model(name) => format!("The model is {name}, a real one: what follows is its own."),
+    };
+    format!(
+        "A Village for one turn, in a temporary directory. {NPC}, an NPC, was granted current_time and fetch_url.\n{about_the_model}\n"
+    )
+}
+
+const fn closing(player: Player<'_>) -> &'static str {
+    match player {
+        Player::Script => {
+            "\nThe guard let one page through, by an exemption for exactly that host and port, and refused the other\n\
+             before anything was connected to.\n\n\
+             With a real model    OPENAI_API_KEY=… agentsville demo --model openai/gpt-5-mini\n\
+             A Village that stays  agentsville"
+        }
+        Player::Model(_) => "\nA Village that stays  agentsville",
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Written<'a> {
+    data_dir: String,
+    edge: Listen,
+    grpc: Listen,
+    admin: Listen,
+    outbound: Outbound<'a>,
+    providers: toml::Table,
+}
+
+#[derive(Debug, Serialize)]
+struct Listen {
+    listen: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct Outbound<'a> {
+    allow: [Exemption; 1],
+    ca_file: &'a Path,
+}
+
+#[derive(Debug, Serialize)]
+struct Exemption {
+    to: String,
+    r#for: [&'static str; 1],
+}
+
+/// The settings of a Village that lives for one turn. Of a person's own only the Providers count.
+fn settings(
+    app: &App,
+    directory: &Path,
+    board: &NoticeBoard,
+    rehearsal: &Rehearsal,
+) -> Result<Settings, Failure> {
+    let unwritable = |error: &dyn std::error::Error| {
+        Failure::of(
+            ErrorCode::Internal,
+            format!("cannot write the demo's settings: {error}"),
+        )
+    };
+    let own = app.settings()?;
+    let mut providers: toml::Table = own.section("providers").map_err(Failure::precondition)?;
+    let mut scripted = toml::Table::new();
+    scripted.insert("wire".to_owned(), "chat-completions".into());
+    scripted.insert("base_url".to_owned(), rehearsal.base_url().into());
+    scripted.insert("key".to_owned(), "".into());
+    providers.insert(Rehearsal::PROVIDER.to_owned(), scripted.into());
+    let anywhere = || Listen {
+        listen: "127.0.0.1:0",
+    };
+    let written = Written {
+        data_dir: directory.join("data").display().to_string(),
+        edge: anywhere(),
+        grpc: anywhere(),
+        admin: Listen { listen: "" },
+        outbound: Outbound {
+            allow: [Exemption {
+                to: board.host_and_port(),
+                r#for: ["fetch"],
+            }],
+            ca_file: &board.authority,
+        },
+        providers,
+    };
+    let text = toml::to_string(&written).map_err(|error| unwritable(&error))?;
+    let file = directory.join("demo.toml");
+    // It may hold Provider keys: the directory is 0700, and goes when the demo ends.
+    std::fs::write(&file, text).map_err(|error| unwritable(&error))?;
+    Settings::load(Sources {
+        file: Some(file),
+        environment: Vec::new(),
+    })
+    .map_err(Failure::precondition)
+}

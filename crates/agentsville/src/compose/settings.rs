@@ -1,0 +1,123 @@
+//! The settings of a whole Village, read before anything is opened.
+
+use std::{collections::HashMap, net::SocketAddr, path::Path};
+
+use kernel::Secret;
+use llm::ProviderConfig;
+use runtime::{
+    Settings,
+    admin::AdminSettings,
+    host::{GrpcSettings, parse_listen},
+    process::KeysSettings,
+    telemetry::TelemetrySettings,
+    tls::TlsSettings,
+};
+use vault::Vault;
+
+use crate::failure::Failure;
+
+/// Every section that a Village in one process reads, in the types of those who use them.
+#[derive(Debug)]
+pub struct Sections {
+    /// `edge`.
+    pub edge: edge::Config,
+    /// `grpc`.
+    pub grpc: GrpcSettings,
+    /// Where gRPC listens.
+    pub grpc_listen: SocketAddr,
+    /// Where the admin listener is, if there is to be one.
+    pub admin: Option<SocketAddr>,
+    /// `keys`.
+    pub keys: KeysSettings,
+    /// `tls`.
+    pub tls: TlsSettings,
+    /// `database`.
+    pub database: store::Settings,
+    /// `redis.url`.
+    pub redis_url: Secret,
+    /// `providers`.
+    pub providers: HashMap<String, ProviderConfig>,
+    /// `fetch`.
+    pub fetch: fetch_proxy::Config,
+    /// `turn`.
+    pub turn: turn_orchestrator::Config,
+    /// `telemetry`.
+    pub telemetry: TelemetrySettings,
+}
+
+impl Sections {
+    /// Reads and judges them. Nothing is opened, made or bound.
+    pub fn read(settings: &Settings) -> Result<Self, Failure> {
+        let read = || -> Result<Self, runtime::BoxError> {
+            let grpc: GrpcSettings = settings.section("grpc")?;
+            let admin: AdminSettings = settings.section("admin")?;
+            let turn: turn_orchestrator::Config = settings.section("turn")?;
+            turn.check()?;
+            Ok(Self {
+                edge: edge::Config::of(settings)?,
+                grpc_listen: parse_listen("grpc.listen", &grpc.listen)?,
+                grpc,
+                admin: match admin.listen.as_str() {
+                    "" => None,
+                    listen => Some(parse_listen("admin.listen", listen)?),
+                },
+                keys: settings.section("keys")?,
+                tls: settings.section("tls")?,
+                database: settings.section("database")?,
+                redis_url: settings.value("redis.url")?,
+                providers: settings.section("providers")?,
+                fetch: settings.section("fetch")?,
+                turn,
+                telemetry: settings.section("telemetry")?,
+            })
+        };
+        let sections = read().map_err(Failure::precondition)?;
+        // A section of `outbound` that cannot be read must not wait for the first fetch to say so.
+        settings
+            .section::<outbound::Config>("outbound")
+            .map_err(Failure::precondition)?;
+        llm::Providers::from_config(sections.providers.clone()).map_err(Failure::precondition)?;
+        sections.refuse_replicas_that_share_nothing(settings)?;
+        Ok(sections)
+    }
+
+    fn refuse_replicas_that_share_nothing(&self, settings: &Settings) -> Result<(), Failure> {
+        let replicas: u32 = settings.value("replicas").map_err(Failure::precondition)?;
+        if replicas == 0 {
+            return Err(Failure::precondition(
+                "replicas is 0; a Village has at least 1 of each service",
+            ));
+        }
+        let missing = match (self.database.url.is_empty(), self.redis_url.is_empty()) {
+            _ if replicas == 1 => return Ok(()),
+            (false, false) => return Ok(()),
+            (true, true) => "DATABASE_URL (PostgreSQL) and REDIS_URL are",
+            (true, false) => "DATABASE_URL (PostgreSQL) is",
+            (false, true) => "REDIS_URL is",
+        };
+        Err(Failure::precondition(format!(
+            "replicas is {replicas}, and {missing} not set: replicas must share their database and their events; set both, or replicas = 1"
+        )))
+    }
+}
+
+/// Whether a Village would start with these settings, as far as can be said without opening anything.
+pub fn check(settings: &Settings) -> Result<(), Failure> {
+    Sections::read(settings)?;
+    let secret: Secret = settings.value("secret").map_err(Failure::precondition)?;
+    if !secret.is_empty() {
+        Vault::new(&secret).map_err(Failure::precondition)?;
+    }
+    Ok(())
+}
+
+/// The vault under the root secret: `secret`, else the one of the data directory, which is made at the first start.
+pub(crate) fn vault(settings: &Settings, data_dir: &Path) -> Result<Vault, Failure> {
+    let set: Secret = settings.value("secret").map_err(Failure::precondition)?;
+    let secret = if set.is_empty() {
+        vault::load_or_create_secret(data_dir).map_err(Failure::precondition)?
+    } else {
+        set
+    };
+    Vault::new(&secret).map_err(Failure::precondition)
+}
