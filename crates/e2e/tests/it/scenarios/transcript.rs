@@ -18,7 +18,9 @@ async fn a_turn_streams_is_stored_and_goes_on(shape: Shape) {
     let village = Village::start(shape).await;
     village.npc("keeper", "openai/scripted-2x2");
     village.cli_json(&["grant", "add", "keeper", "tool:current_time"]);
-    let streamed = village.chat("keeper", "c", "What time is it?").await;
+    let streamed = village
+        .chat("keeper", "c", "What does the old clock say?")
+        .await;
 
     assert_eq!(streamed[0]["type"], "start");
     let metadata = &streamed[0]["messageMetadata"];
@@ -53,7 +55,7 @@ async fn a_turn_streams_is_stored_and_goes_on(shape: Shape) {
         2
     );
     assert!(
-        !village.logged().contains("What time is it?"),
+        !village.logged().contains("old clock"),
         "a log holds what a Player said"
     );
     village.finish().await;
