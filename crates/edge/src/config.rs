@@ -33,6 +33,8 @@ pub struct Timeouts {
     pub head: Duration,
     /// For the body of a request, once its head is there.
     pub body: Duration,
+    /// For a client that does not read what it asked for.
+    pub write: Duration,
     /// Between comments on a stream that has nothing to say: shorter than the idle time of common proxies (30 to 60 s).
     pub keep_alive: Duration,
 }
@@ -42,6 +44,7 @@ impl Default for Timeouts {
         Self {
             head: Duration::from_secs(10),
             body: Duration::from_secs(30),
+            write: Duration::from_mins(1),
             keep_alive: Duration::from_secs(15),
         }
     }
@@ -57,5 +60,47 @@ impl Config {
         let keys: KeysSettings = settings.section("keys")?;
         exposure::check("HTTP", config.listen, &[("keys.private", &keys.private)])?;
         Ok(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use runtime::Sources;
+
+    use super::*;
+
+    fn read(environment: &[(&str, &str)]) -> Result<Config, String> {
+        let environment = environment
+            .iter()
+            .map(|&(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        let sources = Sources {
+            file: None,
+            environment,
+        };
+        Settings::load(sources)
+            .map_err(BoxError::from)
+            .and_then(|settings| Config::of(&settings))
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_defaults_listen_on_this_machine_alone() {
+        let config = read(&[]).unwrap();
+        assert!(exposure::is_loopback(config.listen));
+        assert_eq!(config.requests_per_minute, 600);
+        assert!(config.cors_origins.is_empty() && config.allowed_hosts.is_empty());
+    }
+
+    #[test]
+    fn a_listener_that_others_reach_needs_a_key() {
+        let refusal = read(&[("AGENTSVILLE__EDGE__LISTEN", "0.0.0.0:8080")]).unwrap_err();
+        assert!(refusal.contains("keys.private is not set"), "{refusal}");
+        let set = "x".repeat(32);
+        let open = read(&[
+            ("AGENTSVILLE__EDGE__LISTEN", "0.0.0.0:8080"),
+            ("AGENTSVILLE__KEYS__PRIVATE", &set),
+        ]);
+        assert!(open.is_ok(), "{open:?}");
     }
 }

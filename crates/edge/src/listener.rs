@@ -1,6 +1,14 @@
 //! The socket: how many connections, how long a request's head may take, how it ends.
 
-use std::{net::SocketAddr, sync::Arc};
+mod patience;
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use axum::{Router, body::Body};
 use http::Request;
@@ -18,6 +26,8 @@ use crate::{
     error::Error,
     guard::{ClientAddress, HEAD_BYTES},
 };
+
+use patience::Patient;
 
 /// Connections at the same time; further ones wait in the kernel's queue.
 const CONNECTIONS: usize = 4_096;
@@ -85,7 +95,10 @@ async fn connection(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
+    let asked = Arc::new(AtomicBool::new(false));
+    let asks = Arc::clone(&asked);
     let service = service_fn(move |request: Request<Incoming>| {
+        asks.store(true, Ordering::Relaxed);
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(ClientAddress(from.ip()));
         router.clone().oneshot(request)
@@ -96,12 +109,17 @@ async fn connection(
         .header_read_timeout(timeouts.head)
         // The guard refuses at HEAD_BYTES in words; past this hyper does so without.
         .max_buf_size(4 * HEAD_BYTES)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Patient::new(stream, timeouts.write)), service);
     tokio::pin!(connection);
     let soft = lifecycle.soft();
     let outcome = tokio::select! {
         outcome = connection.as_mut() => outcome,
+        // hyper would wait for the first request of a client that never sends one.
         () = soft.cancelled() => {
+            // hyper would wait for the first request of a client that never sends one.
+            if !asked.load(Ordering::Relaxed) {
+                return;
+            }
             connection.as_mut().graceful_shutdown();
             connection.await
         }

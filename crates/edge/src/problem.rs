@@ -11,6 +11,9 @@ use kernel::ErrorCode;
 use serde::Serialize;
 use utoipa::{IntoResponses, ToSchema};
 
+/// When to try again while a service is away.
+const AWAY: Duration = Duration::from_secs(2);
+
 /// A failure as a client sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem {
@@ -103,6 +106,17 @@ impl From<tonic::Status> for Problem {
                 ErrorCode::Internal,
                 "the services of this Village do not trust each other's keys; its Operator finds the reason in the log",
             );
+        }
+        // What a service says of its peers names their addresses: that is for the Operator.
+        if code == ErrorCode::Unavailable {
+            tracing::warn!(error = sentence, "a service is away");
+            return Self {
+                retry_after: Some(AWAY),
+                ..Self::new(
+                    code,
+                    "a service of this Village is away or restarts; try again in a moment",
+                )
+            };
         }
         let Some(field) = field else {
             return Self::new(code, sentence);

@@ -4,7 +4,7 @@ use std::{convert::Infallible, time::Duration};
 
 use bytes::Bytes;
 use futures::{FutureExt as _, Stream, stream};
-use kernel::Caller;
+use kernel::{Caller, ErrorCode};
 use proto::turn::v1::{
     SnapshotFirst, WatchTurnRequest, WatchTurnResponse,
     watch_turn_request::{From, Target},
@@ -258,6 +258,13 @@ impl Follower {
             error = problem.sentence,
             "a watch could not begin again"
         );
+        // It is gone, or not ours any more: asking again changes nothing.
+        if matches!(
+            problem.code,
+            ErrorCode::NotFound | ErrorCode::PermissionDenied | ErrorCode::Internal
+        ) {
+            self.attempts = ATTEMPTS;
+        }
         Next::Broken
     }
 

@@ -4,13 +4,17 @@ use std::{sync::Arc, time::Duration};
 
 use http::{Method, header};
 use kernel::SystemClock;
+use runtime::Stopped;
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
 };
 
-use crate::village::{Village, config};
+use crate::{
+    scripted::{Script, say},
+    village::{Village, config},
+};
 
 #[tokio::test]
 async fn a_name_that_was_rebound_to_our_address_is_misdirected() {
@@ -217,6 +221,29 @@ async fn a_client_that_drips_its_body_is_told_and_hung_up_on() {
 }
 
 #[tokio::test]
+async fn a_client_that_does_not_read_its_stream_is_hung_up_on() {
+    let mut config = config();
+    config.timeouts.write = Duration::from_millis(200);
+    let village = Village::with(config, Arc::new(SystemClock)).await;
+    let words = "x".repeat(64 * 1_024);
+    let script = Script {
+        events: say(&[words.as_str(); 512]),
+        hold_after: Some(4),
+        ..Script::default()
+    };
+    village.turns.script("Keeper", script);
+    let mut reader = village.chat("Keeper", "c", "u1").read().await;
+    reader.until("text-delta").await;
+    assert_eq!(village.turns.open_watches(), 1);
+    village.turns.release();
+    // The reader is still there, and reads nothing.
+    while village.turns.open_watches() > 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    drop(reader);
+}
+
+#[tokio::test]
 async fn what_is_not_there_and_wrong_methods_are_problems_too() {
     let village = Village::start().await;
     let answer = village.get("/v1/npc").send().await;
@@ -269,14 +296,40 @@ async fn a_body_that_is_no_json_is_named_as_such() {
 }
 
 #[tokio::test]
-async fn a_village_that_stops_takes_no_more_requests() {
+async fn a_village_that_stops_takes_no_more_requests_and_waits_for_no_idle_client() {
     let village = Village::start().await;
-    assert_eq!(village.get("/v1/me").send().await.status, 200);
-    village
+    let _silent = TcpStream::connect(village.address).await.unwrap();
+    let mut kept = TcpStream::connect(village.address).await.unwrap();
+    kept.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .await
+        .unwrap();
+    let mut answer = [0; 4_096];
+    assert!(kept.read(&mut answer).await.unwrap() > 0);
+    let stopped = village
         .lifecycle
         .drain(Duration::from_secs(5), std::future::pending())
         .await;
+    assert_eq!(stopped, Stopped::Drained);
     assert!(TcpStream::connect(village.address).await.is_err());
+}
+
+#[tokio::test]
+async fn a_stream_goes_on_while_the_village_stops() {
+    let village = Village::start().await;
+    let script = Script {
+        events: say(&["hel", "lo"]),
+        hold_after: Some(4),
+        ..Script::default()
+    };
+    village.turns.script("Keeper", script);
+    let mut reader = village.chat("Keeper", "c", "u1").read().await;
+    reader.until("hel").await;
+    village.lifecycle.stop();
+    while TcpStream::connect(village.address).await.is_ok() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    village.turns.release();
+    assert!(reader.rest().await.ends_with("data: [DONE]\n\n"));
 }
 
 /// Sends bytes as they are, and reads until the edge hangs up.

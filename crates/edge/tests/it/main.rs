@@ -11,6 +11,7 @@ mod scripted;
 mod village;
 
 mod ai;
+mod alone;
 mod defences;
 mod logins;
 mod resources;

@@ -1,0 +1,90 @@
+//! The edge as a process of its own, and without the services behind it.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    process::Stdio,
+    sync::Arc,
+    time::Duration,
+};
+
+use http::Method;
+use kernel::{Clock, ServiceName, SystemClock};
+use runtime::{Lifecycle, Peer, Transport, token::Village as Keys};
+use tokio::{net::TcpStream, process::Command};
+
+use crate::{client::Ask, village::config};
+
+/// A port where nobody listens.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// The program with nothing from this process's environment.
+fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_edge"));
+    command
+        .env_clear()
+        .env("AGENTSVILLE__GRPC__LISTEN", "127.0.0.1:0")
+        .env("AGENTSVILLE__ADMIN__LISTEN", "127.0.0.1:0")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    command
+}
+
+#[tokio::test]
+async fn it_says_which_service_it_misses() {
+    let output = program().output().await.unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        said.contains("AGENTSVILLE__PEERS__TOOL_REGISTRY=http://name:port"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn it_starts_before_its_services_and_without_any_secret() {
+    let port = free_port();
+    let away = format!("http://127.0.0.1:{}", free_port());
+    let mut edge = program()
+        .env("AGENTSVILLE__EDGE__LISTEN", format!("127.0.0.1:{port}"))
+        .env("AGENTSVILLE__PEERS__TOOL_REGISTRY", &away)
+        .env("AGENTSVILLE__PEERS__TURN_ORCHESTRATOR", &away)
+        .spawn()
+        .unwrap();
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    while TcpStream::connect(address).await.is_err() {
+        assert!(edge.try_wait().unwrap().is_none(), "the edge ended");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let document = Ask::new(address, Method::GET, "/v1/openapi.json");
+    assert_eq!(document.send().await.status, 200);
+    edge.kill().await.unwrap();
+}
+
+#[tokio::test]
+async fn services_that_are_away_are_told_without_saying_where_they_are() {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let keys = Keys::generate(&clock).unwrap();
+    let port = free_port();
+    let away = |service| {
+        let transport = Transport::remote(&format!("http://127.0.0.1:{port}"), None).unwrap();
+        Peer::new(transport, keys.issuer(ServiceName::Edge), service)
+    };
+    let deps = edge::Deps {
+        registry: away(ServiceName::ToolRegistry),
+        turns: away(ServiceName::TurnOrchestrator),
+        clock,
+    };
+    let edge = edge::build(config(), deps, Lifecycle::new()).unwrap();
+    let address = edge.listen().await.unwrap();
+    let answer = Ask::new(address, Method::GET, "/v1/me")
+        .token("token")
+        .send()
+        .await;
+    let sentence = answer.problem(503);
+    assert!(!sentence.contains(&port.to_string()), "{sentence}");
+    assert_eq!(answer.headers["retry-after"], "2");
+}
