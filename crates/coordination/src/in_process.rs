@@ -24,7 +24,10 @@ const SWEEP: Duration = Duration::from_secs(30);
 const ALL_BYTES: usize = 256 * 1_024 * 1_024;
 
 pub(crate) fn start(tracker: &TaskTracker, ended: CancellationToken) -> Coordination {
-    let log = Arc::new(Log::default());
+    let log = Arc::new(Log {
+        streams: Mutex::default(),
+        ended: ended.clone(),
+    });
     let swept = Arc::clone(&log);
     tracker.spawn(async move {
         let mut ticks = tokio::time::interval(SWEEP);
@@ -41,12 +44,15 @@ pub(crate) fn start(tracker: &TaskTracker, ended: CancellationToken) -> Coordina
     }
 }
 
-#[derive(Debug, Default)]
-struct Log(Mutex<HashMap<TurnId, Arc<Ring>>>);
+#[derive(Debug)]
+struct Log {
+    streams: Mutex<HashMap<TurnId, Arc<Ring>>>,
+    ended: CancellationToken,
+}
 
 impl Log {
     fn streams(&self) -> MutexGuard<'_, HashMap<TurnId, Arc<Ring>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn ring(&self, stream: TurnId) -> Arc<Ring> {
@@ -103,7 +109,11 @@ impl EventLog for Log {
     }
 
     async fn read_from(&self, stream: TurnId, after: u64) -> EventStream {
-        self.ring(stream).follow(after, ())
+        let ring = self.ring(stream);
+        if self.ended.is_cancelled() {
+            ring.fail();
+        }
+        ring.follow(after, ())
     }
 }
 

@@ -70,10 +70,11 @@ pub trait EventLog: fmt::Debug + Send + Sync {
     async fn append(&self, stream: TurnId, number: u64, payload: Bytes) -> Result<(), Error>;
 
     /// Closes a stream whose last event was `last` (0 when it had none). Readers end once they have read up to it; what is
-    /// appended afterwards reaches nobody.
+    /// appended afterwards reaches nobody. A stream that has later events already, of an owner that died before the database had
+    /// them, is closed after those.
     ///
     /// # Errors
-    /// [`Error::Unavailable`].
+    /// [`Error::Unavailable`], or [`Error::OutOfOrder`] while another owner goes on appending.
     async fn close(&self, stream: TurnId, last: u64) -> Result<(), Error>;
 
     /// Reads the events after `after`, live until the close is seen. A stream that does not exist is waited for, since its

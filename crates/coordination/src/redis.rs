@@ -2,16 +2,18 @@
 //!
 //! Writes go through a pool. Reads have a connection of their own: one that blocks on all watched streams, one for signals.
 
+mod breaker;
 mod log;
 mod reader;
 mod signals;
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use deadpool_redis::{Connection, Pool, Runtime, redis};
+use deadpool_redis::{Pool, Runtime, redis};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{Config, Coordination, Error};
+use breaker::Breaker;
 
 /// How long one command may take, connecting included.
 const COMMAND_TIME: Duration = Duration::from_secs(2);
@@ -40,6 +42,7 @@ pub(crate) fn start(
 struct Server {
     client: redis::Client,
     pool: Pool,
+    breaker: Arc<Breaker>,
     namespace: Arc<str>,
 }
 
@@ -68,34 +71,63 @@ impl Server {
         Ok(Self {
             client,
             pool,
+            breaker: Arc::default(),
             namespace: Arc::from(config.namespace.as_str()),
         })
     }
 
-    async fn connection(&self) -> Result<Connection, Error> {
-        self.pool.get().await.map_err(unavailable)
+    /// Runs one command, or several in a row. While the server is known not to answer it fails at once, so that it holds up nobody.
+    async fn run(&self, commands: redis::Pipeline) -> Result<(), Failure> {
+        self.ask(commands).await
     }
 
-    /// Runs one command, or several in a row.
-    async fn run(&self, commands: redis::Pipeline) -> Result<(), redis::RedisError> {
+    /// The same, with the answers of those that are not ignored.
+    async fn ask<T: redis::FromRedisValue>(&self, commands: redis::Pipeline) -> Result<T, Failure> {
+        if !self.breaker.lets_pass() {
+            return Err(Failure::Unavailable(
+                "it did not answer a moment ago".to_owned(),
+            ));
+        }
         let work = async {
-            let mut connection = self.connection().await.map_err(|error| {
-                redis::RedisError::from(std::io::Error::other(error.to_string()))
-            })?;
-            commands.exec_async(&mut connection).await
+            let mut connection = self.pool.get().await.map_err(Failure::unavailable)?;
+            commands
+                .query_async(&mut connection)
+                .await
+                .map_err(Failure::of)
         };
-        tokio::time::timeout(COMMAND_TIME, work)
+        let outcome = tokio::time::timeout(COMMAND_TIME, work)
             .await
-            .unwrap_or_else(|_elapsed| {
-                Err(redis::RedisError::from(std::io::Error::from(
-                    std::io::ErrorKind::TimedOut,
-                )))
-            })
+            .unwrap_or_else(|_elapsed| Err(Failure::unavailable("it did not answer in time")));
+        match &outcome {
+            Ok(_) | Err(Failure::OutOfOrder) => self.breaker.answered(),
+            Err(Failure::Unavailable(_)) => self.breaker.failed(),
+        }
+        outcome
     }
 }
 
-fn unavailable(cause: impl fmt::Display) -> Error {
-    Error::Unavailable(cause.to_string())
+/// Why a command was not done.
+#[derive(Debug)]
+enum Failure {
+    /// The stream has this entry or a later one.
+    OutOfOrder,
+    /// Everything else, in words.
+    Unavailable(String),
+}
+
+impl Failure {
+    fn of(error: redis::RedisError) -> Self {
+        let text = error.to_string();
+        if text.contains("equal or smaller") {
+            Self::OutOfOrder
+        } else {
+            Self::Unavailable(text)
+        }
+    }
+
+    fn unavailable(cause: impl fmt::Display) -> Self {
+        Self::Unavailable(cause.to_string())
+    }
 }
 
 /// The pause before the next attempt to connect.

@@ -8,11 +8,11 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use deadpool_redis::redis;
+use deadpool_redis::redis::{self, streams::StreamRangeReply};
 use kernel::TurnId;
 use tokio::time::Instant;
 
-use super::{Server, reader::Reader, unavailable};
+use super::{Failure, Server, reader::Reader};
 use crate::{
     EVENTS_PER_STREAM, Error, EventLog, EventStream, KEPT_AFTER_CLOSE, KEPT_IDLE, STREAM_BYTES,
     log::check_size,
@@ -20,6 +20,9 @@ use crate::{
 
 /// The field of an entry that holds the payload.
 pub(super) const PAYLOAD: &str = "p";
+
+/// How often a close looks for the end of a stream to which somebody still appends.
+const CLOSE_ATTEMPTS: u32 = 3;
 
 #[derive(Debug)]
 pub(super) struct Log {
@@ -75,6 +78,42 @@ impl Log {
     fn key(&self, stream: TurnId) -> String {
         key(&self.server, stream)
     }
+
+    /// Adds the entry that closes a stream after its event `last`.
+    async fn add_end(&self, key: &str, last: u64) -> Result<(), Failure> {
+        let mut commands = redis::Pipeline::new();
+        commands
+            .cmd("XADD")
+            .arg(key)
+            .arg(format!("{last}-1"))
+            .arg("end")
+            .arg("1")
+            .ignore();
+        commands
+            .cmd("PEXPIRE")
+            .arg(key)
+            .arg(millis(KEPT_AFTER_CLOSE))
+            .ignore();
+        self.server.run(commands).await
+    }
+
+    /// The last event of a stream that is not closed.
+    async fn open_end(&self, key: &str) -> Result<Option<u64>, Failure> {
+        let mut commands = redis::Pipeline::new();
+        commands
+            .cmd("XREVRANGE")
+            .arg(key)
+            .arg("+")
+            .arg("-")
+            .arg("COUNT")
+            .arg(1);
+        let (newest,): (StreamRangeReply,) = self.server.ask(commands).await?;
+        Ok(newest
+            .ids
+            .first()
+            .and_then(|entry| entry.id.strip_suffix("-0"))
+            .and_then(|number| number.parse().ok()))
+    }
 }
 
 pub(super) fn key(server: &Server, stream: TurnId) -> String {
@@ -107,39 +146,32 @@ impl EventLog for Log {
             .ignore();
         match self.server.run(commands).await {
             Ok(()) => Ok(()),
-            Err(error) if error.to_string().contains("equal or smaller") => {
-                Err(Error::OutOfOrder { number })
-            }
-            Err(error) => Err(unavailable(error)),
+            Err(Failure::OutOfOrder) => Err(Error::OutOfOrder { number }),
+            Err(Failure::Unavailable(cause)) => Err(Error::Unavailable(cause)),
         }
     }
 
     async fn close(&self, stream: TurnId, last: u64) -> Result<(), Error> {
         let key = self.key(stream);
-        let mut commands = redis::Pipeline::new();
-        commands
-            .cmd("XADD")
-            .arg(&key)
-            .arg(format!("{last}-1"))
-            .arg("end")
-            .arg("1")
-            .ignore();
-        commands
-            .cmd("PEXPIRE")
-            .arg(&key)
-            .arg(millis(KEPT_AFTER_CLOSE))
-            .ignore();
-        let result = self.server.run(commands).await;
         self.tails
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .remove(&stream);
-        match result {
-            Ok(()) => Ok(()),
-            // It was closed before.
-            Err(error) if error.to_string().contains("equal or smaller") => Ok(()),
-            Err(error) => Err(unavailable(error)),
+        let mut last = last;
+        for _ in 0..CLOSE_ATTEMPTS {
+            match self.add_end(&key, last).await {
+                Ok(()) => return Ok(()),
+                Err(Failure::OutOfOrder) => {}
+                Err(Failure::Unavailable(cause)) => return Err(Error::Unavailable(cause)),
+            }
+            // Closed before; or its owner appended more than whoever closes it knows of, and died before the database had it.
+            match self.open_end(&key).await {
+                Ok(Some(newest)) => last = newest,
+                Ok(None) | Err(Failure::OutOfOrder) => return Ok(()),
+                Err(Failure::Unavailable(cause)) => return Err(Error::Unavailable(cause)),
+            }
         }
+        Err(Error::OutOfOrder { number: last })
     }
 
     async fn read_from(&self, stream: TurnId, after: u64) -> EventStream {

@@ -53,6 +53,14 @@ struct Watched {
     watchers: usize,
 }
 
+/// One stream of one read.
+struct Reading {
+    key: String,
+    stream: TurnId,
+    ring: Arc<Ring>,
+    cursor: String,
+}
+
 impl Shared {
     fn watched(&self) -> MutexGuard<'_, HashMap<TurnId, Watched>> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
@@ -140,7 +148,7 @@ impl Reader {
             .arg(WAKE_KEPT.as_secs())
             .ignore();
         if let Err(error) = self.server.run(commands).await {
-            tracing::debug!(cause = %error, "the reader of the event log is woken by its own timeout");
+            tracing::debug!(cause = ?error, "the reader of the event log is woken by its own timeout");
         }
     }
 
@@ -177,15 +185,25 @@ impl Reader {
             .await?;
         let mut wake_cursor = "0-0".to_owned();
         loop {
-            let streams: Vec<(TurnId, Arc<Ring>, String)> = self
+            let streams: Vec<Reading> = self
                 .shared
                 .watched()
                 .iter()
                 .filter(|(_, entry)| !entry.ring.is_ended())
-                .map(|(stream, entry)| (*stream, Arc::clone(&entry.ring), entry.cursor.clone()))
+                .map(|(stream, entry)| Reading {
+                    key: key(&self.server, *stream),
+                    stream: *stream,
+                    ring: Arc::clone(&entry.ring),
+                    cursor: entry.cursor.clone(),
+                })
+                .collect();
+            let by_key: HashMap<&str, &Reading> = streams
+                .iter()
+                .map(|reading| (reading.key.as_str(), reading))
                 .collect();
             let answer = self.read(&mut connection, &streams, &wake_cursor).await?;
             pause.reset();
+            self.server.breaker.answered();
             if std::mem::take(away) {
                 tracing::info!("the event log in Redis is read again");
             }
@@ -196,11 +214,8 @@ impl Reader {
                     }
                     continue;
                 }
-                let found = streams
-                    .iter()
-                    .find(|(stream, ..)| key(&self.server, *stream) == read.key);
-                if let Some((stream, ring, _)) = found {
-                    self.deliver(*stream, ring, read.ids);
+                if let Some(reading) = by_key.get(read.key.as_str()) {
+                    self.deliver(reading.stream, &reading.ring, read.ids);
                 }
             }
             if self.shared.watched().is_empty() {
@@ -212,7 +227,7 @@ impl Reader {
     async fn read(
         &self,
         connection: &mut MultiplexedConnection,
-        streams: &[(TurnId, Arc<Ring>, String)],
+        streams: &[Reading],
         wake_cursor: &str,
     ) -> Result<Option<StreamReadReply>, RedisError> {
         let mut command = redis::cmd("XREAD");
@@ -223,12 +238,12 @@ impl Reader {
             .arg(u64::try_from(BLOCK.as_millis()).unwrap_or(u64::MAX))
             .arg("STREAMS")
             .arg(&self.shared.wake);
-        for (stream, ..) in streams {
-            command.arg(key(&self.server, *stream));
+        for reading in streams {
+            command.arg(&reading.key);
         }
         command.arg(wake_cursor);
-        for (_, _, cursor) in streams {
-            command.arg(cursor);
+        for reading in streams {
+            command.arg(&reading.cursor);
         }
         command.query_async(connection).await
     }

@@ -9,7 +9,7 @@ use futures::StreamExt as _;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{COMMAND_TIME, Pause, Server, unavailable};
+use super::{COMMAND_TIME, Failure, Pause, Server};
 use crate::{
     Error, SignalStream, Signals,
     signals::{Topics, check_size},
@@ -77,6 +77,7 @@ impl Remote {
                 return Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into());
             }
         };
+        self.server.breaker.answered();
         // What was published while there was no connection is lost.
         self.topics.all_missed();
         self.live.send_replace(true);
@@ -121,7 +122,10 @@ impl Signals for Remote {
             .arg(self.channel(topic))
             .arg(&payload[..])
             .ignore();
-        self.server.run(commands).await.map_err(unavailable)
+        match self.server.run(commands).await {
+            Ok(()) | Err(Failure::OutOfOrder) => Ok(()),
+            Err(Failure::Unavailable(cause)) => Err(Error::Unavailable(cause)),
+        }
     }
 
     async fn subscribe(&self, topic: &str) -> SignalStream {

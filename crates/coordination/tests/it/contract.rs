@@ -118,6 +118,25 @@ on_both! {
         assert_eq!(process.read_all(turn, 5).await, []);
     }
 
+    async fn a_close_before_what_its_dead_owner_appended_ends_the_readers_all_the_same(process: Process) {
+        let turn = turn();
+        process.append(turn, 1..=5).await;
+        let mut reader = process.read(turn, 0).await;
+        assert_eq!(take(&mut reader, 5).await, [1, 2, 3, 4, 5].map(Ok));
+        process.close(turn, 3).await;
+        let end = tokio::time::timeout(std::time::Duration::from_secs(30), reader.next()).await;
+        assert_eq!(end, Ok(None));
+        assert_eq!(process.read_all(turn, 4).await, [Ok(5)]);
+        process.close(turn, 3).await;
+        process.close(turn, 5).await;
+    }
+
+    async fn a_reader_that_comes_after_the_end_is_told(process: Process) {
+        process.end().await;
+        let told = tokio::time::timeout(std::time::Duration::from_secs(30), process.read_all(turn(), 0)).await;
+        assert_eq!(told, Ok(vec![Err(ReadError::Unavailable)]));
+    }
+
     async fn a_stream_without_events_ends_at_its_close(process: Process) {
         let turn = turn();
         let reader = process.read(turn, 0).await;

@@ -159,6 +159,28 @@ async fn a_server_that_is_not_there_yet_is_no_error() {
 }
 
 #[tokio::test]
+async fn a_server_that_takes_connections_and_never_answers_holds_nobody_up() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("redis://{}", silent.local_addr().expect("its address"));
+    let process = Process::redis(&url, "village");
+    let turn = turn();
+    let started = std::time::Instant::now();
+    for number in 1..=200 {
+        let failed = process
+            .coordination
+            .log
+            .append(turn, number, Bytes::new())
+            .await;
+        assert_eq!(
+            failed.expect_err("no answer").code(),
+            ErrorCode::Unavailable
+        );
+    }
+    let elapsed = started.elapsed();
+    assert!(elapsed < PATIENCE, "{elapsed:?}");
+}
+
+#[tokio::test]
 async fn an_address_that_cannot_be_used_is_refused_and_not_shown() {
     for address in [
         "hunter2",
