@@ -24,6 +24,8 @@ const TOKEN_BYTES: usize = 512;
 const OPERATOR_NAME: &str = "Operator";
 /// The key that a taken name violates.
 const SLUG_KEY: &str = "players_slug";
+/// The key that a token in use violates.
+const TOKEN_KEY: &str = "players_token_hash";
 
 /// A user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -82,7 +84,9 @@ impl Registry {
         };
         match self.put_operator(row.clone()).await {
             // Another process was faster.
-            Err(Error::Store(error)) if error.is_taken(SLUG_KEY) => self.put_operator(row).await,
+            Err(Error::Store(error)) if error.is_taken(SLUG_KEY) || error.is_taken(TOKEN_KEY) => {
+                self.put_operator(row).await
+            }
             done => done,
         }
     }

@@ -28,6 +28,15 @@ pub(crate) enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 
+impl Model {
+    /// About how long it is in an answer.
+    fn bytes(&self) -> usize {
+        let both = [&self.before, &self.after];
+        let json = both.into_iter().flatten().map(|json| json.0.as_str().len());
+        self.subject_id.as_str().len() + json.sum::<usize>()
+    }
+}
+
 pub(crate) async fn insert(db: &impl ConnectionTrait, row: Model) -> Result<(), DbErr> {
     Entity::insert(row.into_active_model().reset_all())
         .exec_without_returning(db)
@@ -38,5 +47,5 @@ pub(crate) async fn insert(db: &impl ConnectionTrait, row: Model) -> Result<(), 
 /// Newest first.
 pub(crate) async fn list(db: &impl ConnectionTrait, page: Page) -> Result<Paged<Model>, Error> {
     let rows = paged(Entity::find(), Column::Id, page).all(db).await?;
-    Ok(page.cut(rows, |row| row.id))
+    Ok(page.cut(rows, |row| row.id, Model::bytes))
 }

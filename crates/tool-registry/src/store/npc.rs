@@ -43,6 +43,15 @@ pub(crate) enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 
+impl Model {
+    /// About how long it is in an answer.
+    fn bytes(&self) -> usize {
+        let lists = [&self.fetch_hosts, &self.sandbox_hosts];
+        let lists: usize = lists.iter().map(|list| list.0.as_str().len()).sum();
+        self.name.as_str().len() + self.persona.as_str().len() + self.model.as_str().len() + lists
+    }
+}
+
 impl From<&Npc> for Model {
     fn from(npc: &Npc) -> Self {
         Self {
@@ -134,7 +143,7 @@ pub(crate) async fn list(
     }
     let select = Entity::find().filter(visible);
     let rows = paged(select, Column::Id, page).all(db).await?;
-    let Paged { rows, next } = page.cut(rows, |row| row.id);
+    let Paged { rows, next } = page.cut(rows, |row| row.id, Model::bytes);
     Ok(Paged {
         rows: rows
             .into_iter()

@@ -90,7 +90,7 @@ pub(crate) async fn operator(
 
 pub(crate) async fn list(db: &impl ConnectionTrait, page: Page) -> Result<Paged<Player>, Error> {
     let rows = paged(Entity::find(), Column::Id, page).all(db).await?;
-    let Paged { rows, next } = page.cut(rows, |row| row.id);
+    let Paged { rows, next } = page.cut(rows, |row| row.id, |row| row.name.as_str().len());
     Ok(Paged {
         rows: rows.into_iter().map(Player::from).collect(),
         next,

@@ -2,6 +2,7 @@
 
 use kernel::ErrorCode;
 use proto::registry::v1::*;
+use sea_orm::ConnectionTrait as _;
 use store::Store;
 use testkit::on_every_database;
 
@@ -120,7 +121,6 @@ on_every_database! {
             );
             deleted.expect("it is deleted");
         }
-        use sea_orm::ConnectionTrait as _;
         let backend = setup.store.reader().get_database_backend();
         let rows = setup.store.reader().query_all_raw(sea_orm::Statement::from_string(backend, "SELECT id FROM grants")).await.expect("a read");
         assert_eq!(rows.len(), 0);

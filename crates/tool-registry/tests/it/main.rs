@@ -2,6 +2,7 @@
 
 #![expect(
     clippy::expect_used,
+    clippy::panic,
     reason = "helpers of tests fail by panicking, as tests do"
 )]
 
@@ -10,6 +11,7 @@ mod authorization;
 mod grant;
 mod npc;
 mod player;
+mod process;
 mod resolution;
 mod start;
 mod support;

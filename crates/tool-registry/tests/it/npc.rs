@@ -151,6 +151,32 @@ on_every_database! {
         }
     }
 
+    async fn long_personas_make_no_list_too_long_to_answer(store: Store) {
+        let setup = Setup::new(store).await;
+        let persona = "\u{1}".repeat(PERSONA_BYTES);
+        let npc = setup.create(&setup.owner, CreateNpcRequest { persona, ..named("Keeper") }).await;
+        let mut npcs = setup.npcs(&setup.owner);
+        for number in 10..26 {
+            let persona = Some(format!("{number}{}", "\u{1}".repeat(PERSONA_BYTES - 2)));
+            let edit = UpdateNpcRequest { npc: npc.id.clone(), persona, ..UpdateNpcRequest::default() };
+            npcs.update_npc(edit).await.expect("it is changed");
+        }
+        let mut audit = setup.audit(&setup.operator);
+        let (mut rows, mut pages, mut token) = (0, 0, String::new());
+        loop {
+            let request = ListAuditRowsRequest { page_size: 0, page_token: token };
+            let page = audit.list_audit_rows(request).await.expect("a page that fits").into_inner();
+            rows += page.rows.len();
+            pages += 1;
+            token = page.next_page_token;
+            if token.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(rows, 20);
+        assert!(pages > 1);
+    }
+
     async fn a_player_owns_no_more_npcs_than_the_bound_even_at_the_same_time(store: Store) {
         let setup = Setup::new(store).await;
         let creations = (0..10).map(|number| {
