@@ -140,10 +140,8 @@ impl Journal {
                 .await;
             match ended {
                 Ok(()) => break,
-                Err(Error::LeaseLost) => {
-                    tracing::warn!(turn = %self.started.turn, "the turn was ended by another process");
-                    break;
-                }
+                // Whoever has ended it said how; watchers read that.
+                Err(Error::LeaseLost) => return self.abandon().await,
                 Err(error) => {
                     tracing::error!(turn = %self.started.turn, attempt, error = %error, "the end of a turn was not written");
                     self.recorder.changes_were_lost();
@@ -154,12 +152,19 @@ impl Journal {
             }
         }
         self.publish().await;
-        if let Err(error) = self
-            .log
-            .close(self.started.turn, self.recorder.last_event())
-            .await
-        {
-            tracing::debug!(error = %error, "the turn's log was not closed");
+        self.close().await;
+    }
+
+    /// Leaves a turn that another process has ended: nothing more is told of it, and watchers go on from the database.
+    pub(crate) async fn abandon(&mut self) {
+        tracing::warn!(turn = %self.started.turn, "the turn's lease was lost; another process has ended it");
+        self.close().await;
+    }
+
+    async fn close(&self) {
+        let last = self.recorder.last_event();
+        if let Err(error) = self.log.close(self.started.turn, last).await {
+            tracing::debug!(turn = %self.started.turn, error = %error, "the turn's log was not closed");
         }
     }
 

@@ -3,12 +3,14 @@
 //! **Invariants.** A turn ends in exactly one way, and every Part of it is settled in the transaction that ends it. Nothing that
 //! ran is run again: what fails in the middle of a Provider's stream is retried as a new step, before any of its calls ran.
 
+mod report;
+
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::FutureExt as _;
 use kernel::ErrorCode;
 use llm::{ErrorKind, Finish, ModelName, Provider, ProviderError, StepRequest, ToolUse, Usage};
-use runtime::{EventKind, WideEvent, attributes};
+use runtime::attributes;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::Instrument as _;
 
@@ -115,17 +117,9 @@ impl Turn {
                 }),
             }
         };
-        self.tell_end(&mut event, &work, &end);
+        report::end(&mut event, &end);
         self.finish(&mut work, end, limits).instrument(span).await;
-        event
-            .set(attributes::STEPS, work.journal.recorder.step())
-            .set_some(attributes::INPUT_TOKENS, work.usage.input)
-            .set_some(attributes::OUTPUT_TOKENS, work.usage.output)
-            .set_some(attributes::CACHED_TOKENS, work.usage.cached_input);
-        if !work.met.is_empty() {
-            let met: Vec<&str> = work.met.iter().map(|limit| limit.as_str()).collect();
-            event.set("agentsville.limits", met.join(","));
-        }
+        report::work(&mut event, &work);
     }
 
     /// Steps until there is an answer.
@@ -286,10 +280,11 @@ impl Turn {
             work.journal.recorder.end_step(usage);
             work.journal.tell().await?;
             if !called || finish == Finish::ContentFilter {
-                return Ok(match FinishReason::from(&finish) {
-                    // No calls came: there is nothing to go on with.
-                    FinishReason::ToolCalls => FinishReason::Stop,
-                    reason => reason,
+                // Tools were to be called and no call came: there is nothing to go on with.
+                return Ok(if finish == Finish::ToolCalls {
+                    FinishReason::Stop
+                } else {
+                    FinishReason::from(&finish)
                 });
             }
         }
@@ -415,10 +410,7 @@ impl Turn {
                     ),
                 )
             }
-            End::Lost => {
-                tracing::warn!(turn = %self.started.turn, "the turn's lease was lost; another process has ended it");
-                return;
-            }
+            End::Lost => return work.journal.abandon().await,
         };
         recorder.end_step(Usage::default());
         let end = TurnEnd {
@@ -428,66 +420,6 @@ impl Turn {
             limits: work.met.clone(),
         };
         work.journal.end(&end, work.usage, limits).await;
-    }
-
-    fn begin_event(&self) -> WideEvent {
-        let mut event = WideEvent::begin(EventKind::Turn);
-        event
-            .set(attributes::OPERATION, "invoke_agent")
-            .set_display(attributes::TURN_ID, self.started.turn)
-            .set_display(attributes::CONVERSATION_ID, self.started.conversation)
-            .set_display(attributes::NPC_ID, self.npc.id)
-            .set(attributes::NPC_NAME, self.npc.name.clone())
-            .set_display(attributes::PLAYER_ID, self.player)
-            .set(attributes::PROVIDER, self.model.provider().to_owned())
-            .set(attributes::REQUEST_MODEL, self.model.model().to_owned());
-        event
-    }
-
-    fn begin_step_event(&self, number: u32) -> WideEvent {
-        let mut event = WideEvent::begin(EventKind::Step);
-        event
-            .set(attributes::OPERATION, "chat")
-            .set_display(attributes::TURN_ID, self.started.turn)
-            .set_display(attributes::CONVERSATION_ID, self.started.conversation)
-            .set_display(attributes::NPC_ID, self.npc.id)
-            .set(attributes::STEP, number)
-            .set(attributes::PROVIDER, self.model.provider().to_owned())
-            .set(attributes::REQUEST_MODEL, self.model.model().to_owned());
-        event
-    }
-
-    fn tell_end(&self, event: &mut WideEvent, work: &Work, end: &End) {
-        event.set(attributes::TOOL_CALLS, work.calls);
-        match end {
-            End::Answered(finish) => {
-                event
-                    .outcome(runtime::Outcome::Ok)
-                    .set(attributes::FINISH_REASONS, finish.as_str());
-            }
-            End::Failed(code, _) => {
-                event.outcome(runtime::Outcome::Error(*code));
-            }
-            End::Time => {
-                event
-                    .outcome(runtime::Outcome::Ok)
-                    .set(attributes::REASON, Limit::Time.as_str());
-            }
-            End::Stopped(why) => {
-                event.outcome(runtime::Outcome::Interrupted).set(
-                    attributes::REASON,
-                    match why {
-                        Stop::Aborted => "aborted",
-                        Stop::Shutdown => "shutdown",
-                    },
-                );
-            }
-            End::Lost => {
-                event
-                    .outcome(runtime::Outcome::Error(ErrorCode::Aborted))
-                    .set(attributes::REASON, "lease-lost");
-            }
-        }
     }
 }
 

@@ -1,0 +1,192 @@
+//! Ceilings: the turn goes on or ends in words, and the Player is told.
+
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use kernel::limits::{CALLS_PER_TURN, PARALLEL_CALLS};
+use proto::turn::v1::{FinishReason, Limit, TurnStatus, part::Content};
+use serde_json::json;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+use store::Store;
+use testkit::{
+    on_every_database,
+    provider::{Step, Wire},
+};
+
+use crate::village::{Setup, Village};
+
+fn setup(change: impl FnOnce(&mut turn_orchestrator::Config)) -> Setup {
+    let mut setup = Setup::default();
+    change(&mut setup.config);
+    setup
+}
+
+on_every_database! {
+    async fn the_last_step_is_an_answer_without_tools(store: Store) {
+        let village = Village::with(store, setup(|config| config.steps = 3)).await;
+        village.npc("Keeper", &["tool:current_time"]).await;
+        village.provider.script([
+            Step::new().call("current_time", &json!({"n": 1})),
+            Step::new().call("current_time", &json!({"n": 2})),
+            Step::new().text("Here is what I have."),
+        ]);
+        let done = village.say("c", "Keeper", "go").await;
+        assert_eq!(done.lines()[2..], ["notice limit", "text: Here is what I have."]);
+        assert_eq!(done.ended().status(), TurnStatus::Finished);
+        assert_eq!(done.ended().finish_reason(), FinishReason::Other);
+        assert_eq!(done.ended().limits, [i32::from(Limit::Steps)]);
+        assert_eq!(done.ended().steps, 3);
+        let requests = village.provider.requests();
+        assert!(requests[1].body.get("tools").is_some());
+        assert!(requests[2].body.get("tools").is_none() || requests[2].body["tool_choice"] == "none");
+        assert!(requests[2].system().contains("reached its limit of 3 steps"));
+    }
+
+    async fn the_last_step_works_on_the_other_wire_too(store: Store) {
+        let config = setup(|config| config.steps = 2).config;
+        let village = Village::with(store, Setup { wire: Wire::Anthropic, config, ..Setup::default() }).await;
+        village.npc("Keeper", &["tool:current_time"]).await;
+        village.provider.script([
+            Step::new().call("current_time", &json!({})),
+            Step::new().text("So far."),
+        ]);
+        let done = village.say("c", "Keeper", "go").await;
+        assert_eq!(done.lines(), ["current_time ended ok", "notice limit", "text: So far."]);
+    }
+
+    async fn a_forced_answer_that_fails_is_replaced_by_words(store: Store) {
+        let village = Village::with(store, setup(|config| config.steps = 2)).await;
+        village.npc("Keeper", &["tool:current_time"]).await;
+        village.provider.script([
+            Step::new().call("current_time", &json!({})),
+            Step::refusal(400, r#"{"error":{"message":"no"}}"#),
+        ]);
+        let done = village.say("c", "Keeper", "go").await;
+        assert_eq!(done.ended().status(), TurnStatus::Finished);
+        let last = done.lines().pop().unwrap();
+        assert!(last.starts_with("text: I could not finish this."), "{last}");
+        assert!(last.contains("2 steps"), "{last}");
+    }
+
+    async fn a_model_that_calls_tools_although_they_are_off_gets_no_tool_and_the_player_gets_words(store: Store) {
+        let village = Village::with(store, setup(|config| config.steps = 1)).await;
+        village.npc("Keeper", &["tool:current_time"]).await;
+        village.provider.script([Step::new().call("current_time", &json!({})), Step::new().text("Next turn.")]);
+        let done = village.say("c", "Keeper", "go").await;
+        assert_eq!(done.lines()[..2], ["notice limit", "current_time refused error"]);
+        assert!(done.lines()[2].starts_with("text: I could not finish this."));
+        let next = village.say("c", "Keeper", "and?").await;
+        assert_eq!(next.ended().status(), TurnStatus::Finished, "the strict Provider takes the history");
+    }
+
+    async fn calls_beyond_a_steps_limit_get_an_error_and_are_not_dropped(store: Store) {
+        let village = Village::with(store, setup(|config| config.calls_per_step = 2)).await;
+        village.npc("Keeper", &["tool:current_time"]).await;
+        let four = (0..4).fold(Step::new(), |step, n| step.call("current_time", &json!({"n": n})));
+        village.provider.script([four, Step::new().text("Two will do.")]);
+        let done = village.say("c", "Keeper", "go").await;
+        assert_eq!(done.lines(), [
+            "current_time ended ok",
+            "current_time ended ok",
+            "current_time refused error",
+            "current_time refused error",
+            "notice limit",
+            "text: Two will do.",
+        ]);
+        assert_eq!(done.ended().finish_reason(), FinishReason::Stop);
+        assert_eq!(done.ended().limits, [i32::from(Limit::CallsPerStep)]);
+    }
+
+    async fn the_sixty_fifth_call_of_a_turn_does_not_run(store: Store) {
+        let village = Village::with(store, setup(|config| config.calls_per_step = 64)).await;
+        village.npc("Keeper", &["tool:current_time"]).await;
+        let many = |count: u32| (0..count).fold(Step::new(), |step, n| step.call("current_time", &json!({"n": n})));
+        village.provider.script([many(CALLS_PER_TURN - 1), many(3), Step::new().text("Enough.")]);
+        let done = village.say("c", "Keeper", "go").await;
+        let ran = done.lines().iter().filter(|line| *line == "current_time ended ok").count();
+        assert_eq!(ran, CALLS_PER_TURN as usize);
+        assert_eq!(done.lines().iter().filter(|line| *line == "current_time refused error").count(), 2);
+        assert_eq!(done.ended().limits, [i32::from(Limit::Calls)]);
+        assert_eq!(done.ended().finish_reason(), FinishReason::Other);
+    }
+
+    async fn equal_calls_are_warned_at_three_and_stopped_at_five(store: Store) {
+        let village = Village::new(store).await;
+        village.npc("Keeper", &["tool:current_time"]).await;
+        // The clock of the test stands, so that the same question has the same answer.
+        village.provider.answer_with(|request| {
+            if request.body.get("tools").is_some() && request.body["tool_choice"] != "none" {
+                Step::new().call("current_time", &json!({}))
+            } else {
+                Step::new().text("It is what it is.")
+            }
+        });
+        let done = village.say("c", "Keeper", "go").await;
+        let warned: Vec<bool> = done.message.parts.iter().filter_map(|part| match part.content.as_ref().unwrap() {
+            Content::ToolCall(call) => Some(call.output_json.contains("change your approach")),
+            _ => None,
+        }).collect();
+        assert_eq!(warned, [false, false, true, true, true]);
+        assert_eq!(done.ended().limits, [i32::from(Limit::Repeats)]);
+        assert_eq!(done.lines().pop().unwrap(), "text: It is what it is.");
+    }
+
+    async fn a_turn_that_takes_too_long_ends_in_words(store: Store) {
+        let village = Village::with(store, setup(|config| config.time_seconds = 1)).await;
+        village.npc("Keeper", &["tool:current_time"]).await;
+        village.provider.script([Step::new().text("Let me think").stall(), Step::new().text("Next.")]);
+        let done = village.say("c", "Keeper", "go").await;
+        let lines = done.lines();
+        assert_eq!(lines[..2], ["text: Let me think", "notice limit"]);
+        assert!(lines[2].starts_with("text: I could not finish this."), "{lines:?}");
+        assert_eq!(done.ended().status(), TurnStatus::Finished);
+        assert_eq!(done.ended().finish_reason(), FinishReason::Other);
+        assert_eq!(done.ended().limits, [i32::from(Limit::Time)]);
+        let next = village.say("c", "Keeper", "and?").await;
+        assert_eq!(next.lines(), ["text: Next."]);
+    }
+
+    async fn calls_run_side_by_side_up_to_a_bound(store: Store) {
+        let village = Village::new(store).await;
+        village.npc("Keeper", &["tool:fetch_url"]).await;
+        let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (running, highest) = (Arc::clone(&now), Arc::clone(&most));
+        village.fetch.before(move || {
+            let (running, highest) = (Arc::clone(&running), Arc::clone(&highest));
+            async move {
+                highest.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                running.fetch_sub(1, Ordering::SeqCst);
+            }.boxed()
+        });
+        village.fetch.page("https://a.example/", "hello");
+        let many = (0..12).fold(Step::new(), |step, n| {
+            step.call("fetch_url", &json!({"url": "https://a.example/", "n": n}))
+        });
+        village.provider.script([many, Step::new().text("All read.")]);
+        let done = village.say("c", "Keeper", "go").await;
+        assert_eq!(done.lines().iter().filter(|line| *line == "fetch_url ended ok").count(), 12);
+        let most = most.load(Ordering::SeqCst);
+        assert!(most > 1 && most <= PARALLEL_CALLS, "{most} at the same time");
+    }
+
+    async fn tokens_are_summed_and_never_end_a_turn(store: Store) {
+        let village = Village::new(store).await;
+        village.npc("Keeper", &["tool:current_time"]).await;
+        village.provider.script([
+            Step::new().call("current_time", &json!({})),
+            Step::new().text("Noon."),
+        ]);
+        let done = village.say("c", "Keeper", "go").await;
+        let usage = done.ended().usage.unwrap();
+        let steps: u64 = done.events.iter().filter_map(|event| match event.event.as_ref().unwrap() {
+            proto::turn::v1::turn_event::Event::StepEnded(step) => Some(step.usage.unwrap().input_tokens),
+            _ => None,
+        }).sum();
+        assert!(usage.input_tokens > 0);
+        assert_eq!(usage.input_tokens, steps);
+    }
+}
