@@ -161,7 +161,7 @@ impl Journal {
         self.close().await;
     }
 
-    async fn close(&self) {
+    async fn close(&mut self) {
         let last = self.recorder.last_event();
         if let Err(error) = self.log.close(self.started.turn, last).await {
             tracing::debug!(turn = %self.started.turn, error = %error, "the turn's log was not closed");
