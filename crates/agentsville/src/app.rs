@@ -7,12 +7,13 @@ use kernel::{Clock, ErrorCode, SystemClock};
 use runtime::{Settings, Sources};
 
 use crate::{
-    cli::{Cli, Command, Global, asks_for_json},
+    cli::{Cli, Command, DEFAULT_SERVER, Global, asks_for_json},
     client::{Client, Server, token},
     commands,
     environment::Environment,
     failure::{Failure, Problem},
     output::{Format, Output},
+    render::shell_word,
 };
 
 /// What every command can use.
@@ -27,6 +28,15 @@ pub(crate) struct App {
 }
 
 impl App {
+    /// How a person would call the program again for the same Village, up to the command.
+    pub(crate) fn invocation(&self) -> String {
+        let program = shell_word(&self.program);
+        if self.global.server == DEFAULT_SERVER {
+            return program;
+        }
+        format!("{program} --server {}", shell_word(&self.global.server))
+    }
+
     /// The settings: defaults, `--config`, the environment.
     pub(crate) fn settings(&self) -> Result<Settings, Failure> {
         Settings::load(self.sources()).map_err(Failure::precondition)

@@ -5,6 +5,9 @@ use std::{ffi::OsString, path::PathBuf};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
+/// Where a Village is unless something else is said.
+pub(crate) const DEFAULT_SERVER: &str = "http://127.0.0.1:8080";
+
 /// AgentsVille: NPCs that use Tools, only those they were granted.
 ///
 /// Without a command it serves a Village: HTTP on 127.0.0.1:8080, data in the data directory, nothing to set up.
@@ -33,7 +36,7 @@ pub struct Global {
         long,
         global = true,
         value_name = "URL",
-        default_value = "http://127.0.0.1:8080"
+        default_value = DEFAULT_SERVER
     )]
     pub server: String,
     /// Print one compact JSON value a line, and errors as problem JSON on stderr

@@ -38,9 +38,25 @@ pub fn escape_control(json: &str) -> String {
     escaped
 }
 
+/// A text as one word of a shell, so that a suggested command can be copied.
+pub fn shell_word(text: &str) -> String {
+    let safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '/');
+    if !text.is_empty() && !text.starts_with('-') && text.chars().all(safe) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_suggested_command_can_be_copied_whatever_the_name() {
+        assert_eq!(shell_word("Keeper"), "Keeper");
+        assert_eq!(shell_word("Old Keeper"), "'Old Keeper'");
+        assert_eq!(shell_word("x'; rm -rf /"), r"'x'\''; rm -rf /'");
+    }
 
     #[test]
     fn json_keeps_its_meaning_and_loses_its_power_over_a_terminal() {

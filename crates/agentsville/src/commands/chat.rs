@@ -6,14 +6,13 @@ use kernel::{Clock, ConversationId, ErrorCode, JsonText, MessageId};
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::npc::shell_word;
 use crate::{
     app::App,
     cli::ChatArgs,
     client::{Chunk, Chunks, Client, Ending, Started},
     failure::Failure,
     output::{Format, Output},
-    render::{Screen, Transcript},
+    render::{Screen, Transcript, shell_word},
 };
 
 /// How often progress moves.
@@ -75,7 +74,8 @@ pub(crate) async fn run(app: &App, arguments: &ChatArgs) -> Result<(), Failure> 
         && let Some(conversation) = &answered.started.conversation_id
     {
         app.output.line(&format!(
-            "go on with  agentsville chat {} '…' --conversation {}",
+            "go on with  {} chat {} '…' --conversation {}",
+            app.invocation(),
             shell_word(&arguments.npc),
             shell_word(conversation),
         ))?;
@@ -136,7 +136,7 @@ pub(crate) async fn ask(
             View::Text(Box::new(transcript))
         }
     };
-    follow(village, chunks, &mut view, &**clock).await
+    follow(village, output, chunks, &mut view, &**clock).await
 }
 
 enum View<'o> {
@@ -183,13 +183,13 @@ enum Stop {
 
 async fn follow(
     village: &Client,
+    output: &Output,
     mut chunks: Chunks,
     view: &mut View<'_>,
     clock: &dyn Clock,
 ) -> Result<Answered, Failure> {
     let mut started = Started::default();
     let mut sentence = None;
-    let mut stop = Stop::NotAsked;
     // One receiver for the whole turn: an interrupt that comes while a chunk is shown must not be lost.
     let mut interrupts = signal(SignalKind::interrupt()).map_err(|error| {
         Failure::of(
@@ -199,7 +199,15 @@ async fn follow(
     })?;
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    let mut stop = Stop::NotAsked;
     loop {
+        if let (Stop::Asked, Some(turn)) = (stop, &started.turn_id) {
+            stop = Stop::Told;
+            tokio::select! {
+                told = tell(village, turn) => told?,
+                _ = interrupts.recv() => return Err(leave(output, &started)),
+            }
+        }
         let next = tokio::select! {
             next = chunks.next() => next?,
             _ = ticks.tick() => {
@@ -208,9 +216,9 @@ async fn follow(
             }
             _ = interrupts.recv() => {
                 if stop != Stop::NotAsked {
-                    return Err(Failure::Interrupted);
+                    return Err(leave(output, &started));
                 }
-                stop = tell(village, started.turn_id.as_deref()).await?;
+                stop = Stop::Asked;
                 continue;
             }
         };
@@ -226,9 +234,6 @@ async fn follow(
             sentence = Some(why.clone());
         }
         view.chunk(&json, chunk, clock)?;
-        if stop == Stop::Asked {
-            stop = tell(village, started.turn_id.as_deref()).await?;
-        }
     }
     Ok(Answered {
         ending: view.end(clock)?,
@@ -237,23 +242,35 @@ async fn follow(
     })
 }
 
-/// Tells the Village to stop the turn, once its id is known. That it ended in the meantime is no failure.
-async fn tell(village: &Client, turn: Option<&str>) -> Result<Stop, Failure> {
-    let Some(turn) = turn else {
-        return Ok(Stop::Asked);
-    };
+/// Tells the Village to stop the turn. That it ended in the meantime is no failure.
+async fn tell(village: &Client, turn: &str) -> Result<(), Failure> {
     let body = serde_json::json!({});
     match village.post(&["turns", turn, "abort"], &body).await {
-        Ok(_) => Ok(Stop::Told),
+        Ok(_) => Ok(()),
         Err(Failure::Failed(problem))
             if matches!(
                 problem.code,
                 ErrorCode::NotFound | ErrorCode::FailedPrecondition
             ) =>
         {
-            Ok(Stop::Told)
+            Ok(())
         }
         Err(failure) => Err(failure),
+    }
+}
+
+/// Says what may still run, for a person who does not wait for it to stop.
+fn leave(output: &Output, started: &Started) -> Failure {
+    let Some(turn) = &started.turn_id else {
+        return Failure::Interrupted;
+    };
+    let sentence = format!(
+        "left before the turn had stopped; `agentsville turn abort {}` stops it",
+        shell_word(turn)
+    );
+    match output.remark(&sentence) {
+        Ok(()) => Failure::Interrupted,
+        Err(unwritable) => unwritable.into(),
     }
 }
 

@@ -5,6 +5,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use kernel::ErrorCode;
 use runtime::{Lifecycle, Settings, Sources};
 use serde::Serialize;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::chat::{Question, ask, verdict};
 use crate::{
@@ -32,7 +33,17 @@ pub(crate) async fn run(app: &App, arguments: &DemoArgs) -> Result<(), Failure> 
             Failure::precondition(format!("cannot make a temporary directory: {error}"))
         })?;
     let lifecycle = Lifecycle::new();
-    let outcome = rehearse(app, arguments, directory.path(), &lifecycle).await;
+    // Ended from outside, it still leaves nothing behind.
+    let mut terminated = signal(SignalKind::terminate()).map_err(|error| {
+        Failure::of(
+            ErrorCode::Internal,
+            format!("cannot listen for signals: {error}"),
+        )
+    })?;
+    let outcome = tokio::select! {
+        outcome = rehearse(app, arguments, directory.path(), &lifecycle) => outcome,
+        _ = terminated.recv() => Err(Failure::Interrupted),
+    };
     lifecycle.drain(CLOSING, std::future::pending()).await;
     let closed = directory.close().map_err(|error| {
         Failure::precondition(format!(

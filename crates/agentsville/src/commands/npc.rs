@@ -10,7 +10,7 @@ use crate::{
     client::read,
     failure::Failure,
     output::Format,
-    render::{Bounds, excerpt, json_excerpt},
+    render::{Bounds, excerpt, json_excerpt, shell_word},
 };
 
 /// What is sent; what is not said is left out.
@@ -141,9 +141,10 @@ async fn create(app: &App, arguments: &NpcArgs) -> Result<(), Failure> {
     }
     let npc: Npc = read(&made)?;
     app.output.line(&format!(
-        "{} lives in the Village now ({}). It has no Tools yet; give it one with\n  agentsville grant add {} tool:current_time",
+        "{} lives in the Village now ({}). It has no Tools yet; give it one with\n  {} grant add {} tool:current_time",
         npc.name,
         npc.id,
+        app.invocation(),
         shell_word(&npc.name),
     ))?;
     Ok(())
@@ -308,15 +309,6 @@ async fn tools(app: &App, name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A text as one word of a shell, so that a suggested command can be copied.
-pub(crate) fn shell_word(text: &str) -> String {
-    let safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '/');
-    if !text.is_empty() && !text.starts_with('-') && text.chars().all(safe) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
@@ -352,12 +344,5 @@ mod tests {
     #[test]
     fn an_empty_list_clears() {
         assert_eq!(sent(&["--fetch-hosts", ""]), r#"{"fetchHosts":[]}"#);
-    }
-
-    #[test]
-    fn a_suggested_command_can_be_copied_whatever_the_name() {
-        assert_eq!(shell_word("Keeper"), "Keeper");
-        assert_eq!(shell_word("Old Keeper"), "'Old Keeper'");
-        assert_eq!(shell_word("x'; rm -rf /"), r"'x'\''; rm -rf /'");
     }
 }

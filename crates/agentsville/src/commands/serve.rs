@@ -6,12 +6,13 @@ use kernel::ErrorCode;
 use runtime::{Lifecycle, Stopped, process, telemetry};
 use serde::Serialize;
 
-use super::npc::shell_word;
 use crate::{
     app::App,
+    cli::DEFAULT_SERVER,
     compose::{self, Sections, Village},
     failure::Failure,
     output::Format,
+    render::shell_word,
 };
 
 /// What a program reads of a Village that is open.
@@ -127,7 +128,7 @@ fn welcome(
         Some(file) => format!("  Operator token  {file}"),
         None => "  Operator token  as the settings have it".to_owned(),
     });
-    let server = if http == "http://127.0.0.1:8080" {
+    let server = if http == DEFAULT_SERVER {
         String::new()
     } else {
         format!(" --server {http}")

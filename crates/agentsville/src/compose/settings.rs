@@ -88,16 +88,29 @@ impl Sections {
                 "replicas is 0; a Village has at least 1 of each service",
             ));
         }
+        if replicas == 1 {
+            return Ok(());
+        }
         let missing = match (self.database.url.is_empty(), self.redis_url.is_empty()) {
-            _ if replicas == 1 => return Ok(()),
-            (false, false) => return Ok(()),
-            (true, true) => "DATABASE_URL (PostgreSQL) and REDIS_URL are",
-            (true, false) => "DATABASE_URL (PostgreSQL) is",
-            (false, true) => "REDIS_URL is",
+            (false, false) => None,
+            (true, true) => Some("DATABASE_URL (PostgreSQL) and REDIS_URL are"),
+            (true, false) => Some("DATABASE_URL (PostgreSQL) is"),
+            (false, true) => Some("REDIS_URL is"),
         };
-        Err(Failure::precondition(format!(
-            "replicas is {replicas}, and {missing} not set: replicas must share their database and their events; set both, or replicas = 1"
-        )))
+        if let Some(missing) = missing {
+            return Err(Failure::precondition(format!(
+                "replicas is {replicas}, and {missing} not set: replicas must share their database and their events; set both, or replicas = 1"
+            )));
+        }
+        for setting in ["secret", "operator_token"] {
+            let value: Secret = settings.value(setting).map_err(Failure::precondition)?;
+            if value.is_empty() {
+                return Err(Failure::precondition(format!(
+                    "replicas is {replicas}, and {setting} is not set: each replica would make its own; set one for all of them"
+                )));
+            }
+        }
+        Ok(())
     }
 }
 

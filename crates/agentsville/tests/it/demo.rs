@@ -1,11 +1,15 @@
 //! The demo.
 
-use std::fs;
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    process::Stdio,
+};
 
 use serde_json::json;
 use testkit::provider::{ScriptedProvider, Step, Wire};
 
-use crate::support::Person;
+use crate::support::{Person, signal_to};
 
 #[test]
 fn the_demo_shows_an_npc_that_uses_tools_and_says_that_its_model_is_scripted() {
@@ -37,6 +41,23 @@ fn the_demo_leaves_nothing_behind() {
     person.run(&["demo", "--json"]).ok();
     assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);
     assert_eq!(fs::read_dir(person.home()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_demo_that_is_ended_from_outside_leaves_nothing_behind_either() {
+    let temporary = tempfile::tempdir().unwrap();
+    let person = Person::new().with("TMPDIR", temporary.path().display().to_string());
+    let mut demo = person
+        .command(&["demo", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = String::new();
+    let mut out = BufReader::new(demo.stdout.take().unwrap());
+    out.read_line(&mut first).unwrap();
+    signal_to(demo.id(), "TERM");
+    assert_eq!(demo.wait().unwrap().code(), Some(130));
+    assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);
 }
 
 #[test]

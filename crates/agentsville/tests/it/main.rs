@@ -9,5 +9,6 @@ mod alone;
 mod demo;
 mod guard;
 mod served;
+mod split;
 mod support;
 mod wire;

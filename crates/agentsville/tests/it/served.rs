@@ -296,7 +296,7 @@ async fn a_chat_streams_the_turn_and_the_conversation_keeps_it() {
         "tool 1 current_time  came back after",
         "Keeper\n  It is noon.\n\n  done  forged[2J\n",
         "done  ",
-        "go on with  agentsville chat Keeper",
+        "go on with  ",
     ] {
         assert!(run.out.contains(part), "{part:?}: {}", run.out);
     }
@@ -497,4 +497,58 @@ async fn a_village_for_people_says_where_it_is_and_what_to_try() {
         !said.contains(fs::read_to_string(file).unwrap().trim()),
         "{said}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_interrupt_leaves_at_once_and_says_what_may_still_run() {
+    let home = Home::new().await;
+    home.keeper();
+    home.provider
+        .script([Step::new().text("I begin\n").stall()]);
+    // A Village that is told to stop the turn and never answers: the real one is asked for the stream only.
+    let silent = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = silent.local_addr().unwrap();
+    let real = home
+        .village
+        .http
+        .strip_prefix("http://")
+        .unwrap()
+        .to_owned();
+    std::thread::spawn(move || {
+        let (mut client, _) = silent.accept().unwrap();
+        let mut server = std::net::TcpStream::connect(real).unwrap();
+        let (mut up, mut down) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+        std::thread::spawn(move || std::io::copy(&mut up, &mut down));
+        drop(std::io::copy(&mut server, &mut client));
+    });
+    let mut chat = home
+        .person
+        .command(&[
+            "chat",
+            "Keeper",
+            "hi",
+            "--json",
+            "--server",
+            &format!("http://{address}"),
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(chat.stdout.take().unwrap()).lines();
+    lines
+        .by_ref()
+        .find(|line| line.as_ref().unwrap().contains("I begin"))
+        .unwrap()
+        .unwrap();
+    signal_to(chat.id(), "INT");
+    // Two signals that come together are one: they are told apart by sending until the program has left.
+    while chat.try_wait().unwrap().is_none() {
+        signal_to(chat.id(), "INT");
+        std::thread::yield_now();
+    }
+    let output = chat.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("agentsville turn abort "), "{said}");
 }

@@ -130,6 +130,7 @@ pub(crate) struct Served {
     child: Child,
     pub(crate) http: String,
     pub(crate) admin: String,
+    pub(crate) grpc: String,
     pub(crate) token_file: PathBuf,
     log: Arc<Mutex<String>>,
 }
@@ -178,6 +179,7 @@ impl Served {
             child,
             http: text("http"),
             admin: text("admin"),
+            grpc: text("grpc"),
             token_file: text("operatorTokenFile").into(),
             log,
         }

@@ -50,8 +50,7 @@ fn a_conversation_is_gone_on_with_by_its_id() {
     )
     .ok();
     assert!(
-        run.out
-            .contains("go on with  agentsville chat Keeper '…' --conversation c-1"),
+        run.out.contains(" chat Keeper '…' --conversation c-1"),
         "{run:?}"
     );
     assert!(canned.requests()[0].contains(r#""id":"c-1""#));
