@@ -29,6 +29,9 @@ use crate::{Trust, status};
 pub(crate) use body::deadline_exceeded;
 pub use layers::RPC_TARGET;
 
+/// Longer than any process runs.
+const NEVER: Duration = Duration::from_hours(24 * 365 * 30);
+
 /// A service whose errors are statuses in its responses.
 pub(crate) type Erased = BoxCloneSyncService<http::Request<Body>, http::Response<Body>, Infallible>;
 
@@ -171,6 +174,12 @@ impl Service<http::Request<Body>> for GrpcService {
 /// When a call must be answered. In the extensions of every request that came through the layers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Deadline(pub(crate) Instant);
+
+/// The time after `duration` from now. One that no clock can say is as good as never.
+pub(crate) fn deadline_after(duration: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(duration).unwrap_or_else(|| now + NEVER)
+}
 
 /// Who is calling. Fails only for a request that did not come through the layers.
 pub fn caller<T>(request: &Request<T>) -> Result<Caller, Status> {

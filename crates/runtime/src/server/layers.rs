@@ -21,7 +21,7 @@ use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use super::{
     Deadline, ServerLayers,
     body::{RequestBody, ResponseBody, code_of, deadline_exceeded},
-    timeout,
+    deadline_after, timeout,
 };
 use crate::{lifecycle::panic_message, status};
 
@@ -53,7 +53,7 @@ impl Layered {
         let asked = timeout::read(request.headers())
             .map_err(|error| status::from_error(&error, ErrorCode::InvalidArgument, None))?;
         let longest = self.layers.longest_call;
-        let deadline = Instant::now() + asked.unwrap_or(longest).min(longest);
+        let deadline = deadline_after(asked.unwrap_or(longest).min(longest));
         let caller = self.verify(request.headers())?;
         // What the token said is known now; nothing behind this needs it.
         request.headers_mut().remove(AUTHORIZATION);

@@ -22,7 +22,7 @@ use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use super::Transport;
 use crate::{
     Issuer,
-    server::{deadline_exceeded, timeout},
+    server::{deadline_after, deadline_exceeded, timeout},
     status,
 };
 
@@ -96,7 +96,7 @@ impl CallerChannel {
         headers.insert(timeout::GRPC_TIMEOUT, timeout::write(deadline));
         let context = tracing::Span::current().context();
         TraceContextPropagator::new().inject_context(&context, &mut RequestHeaders(headers));
-        Ok(Instant::now() + deadline)
+        Ok(deadline_after(deadline))
     }
 }
 

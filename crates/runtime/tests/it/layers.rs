@@ -332,3 +332,15 @@ async fn a_method_that_does_not_exist_is_unimplemented() {
         assert_eq!(status.unwrap(), "12", "{way}");
     }
 }
+
+#[tokio::test]
+async fn a_deadline_that_no_clock_can_say_is_as_good_as_none() {
+    let mut rig = Rig::new();
+    rig.longest_call = Duration::MAX;
+    for (way, transport) in rig.both_ways().await {
+        let peer = rig.peer(transport);
+        let channel = peer.channel(&Caller::Player(player()), Duration::MAX);
+        let answered = unary(channel).export(say("who")).await;
+        answered.unwrap_or_else(|status| panic!("{way}: {status}"));
+    }
+}
