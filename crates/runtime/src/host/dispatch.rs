@@ -20,6 +20,9 @@ use tower::ServiceExt as _;
 use super::{Host, HostError, Reflection};
 use crate::{Lifecycle, exposure, server::Erased};
 
+/// Bytes of one question to the health service: a service's name, and room.
+const HEALTH_BYTES: usize = 1_024;
+
 /// Which service a path belongs to.
 #[derive(Clone)]
 pub(super) struct Dispatch(Arc<HashMap<String, Erased>>);
@@ -33,6 +36,8 @@ impl Dispatch {
             }
         }
         let (reporter, health) = tonic_health::server::health_reporter();
+        // Whoever reaches the listener may ask, without a token: what is kept of a question is bounded tightly.
+        let health = health.max_decoding_message_size(HEALTH_BYTES);
         let names: Vec<String> = by_name.keys().cloned().collect();
         report(&reporter, &names, ServingStatus::NotServing).await;
         host.lifecycle.spawn_background(

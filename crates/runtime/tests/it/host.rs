@@ -59,6 +59,21 @@ async fn health_follows_readiness_and_needs_no_token() {
 }
 
 #[tokio::test]
+async fn health_reads_no_long_question() {
+    let rig = Rig::new();
+    let mut health = HealthClient::new(remote(rig.listen().await));
+    let long = check(&"x".repeat(64 * 1_024));
+    assert_eq!(
+        health.check(long.clone()).await.unwrap_err().code(),
+        Code::OutOfRange
+    );
+    assert_eq!(
+        health.watch(long).await.unwrap_err().code(),
+        Code::OutOfRange
+    );
+}
+
+#[tokio::test]
 async fn a_watcher_of_health_does_not_hold_up_the_end() {
     let rig = Rig::new();
     let mut health = HealthClient::new(remote(rig.listen().await));
