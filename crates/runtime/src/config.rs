@@ -234,6 +234,12 @@ fn reason(kind: &Kind) -> String {
         return format!("its reader knows no {field}{}", near.unwrap_or_default());
     }
     if let Kind::InvalidType(_, expected) | Kind::InvalidValue(_, expected) = kind {
+        let expected = match expected.as_str() {
+            "u8" | "u16" | "u32" | "u64" | "usize" => {
+                "a whole number, neither negative nor too large"
+            }
+            other => other,
+        };
         return format!("it must be {expected}");
     }
     if let Kind::UnknownVariant(_, expected) = kind {

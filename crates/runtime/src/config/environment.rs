@@ -34,6 +34,7 @@ pub(super) fn read(
         .filter(|(_, value)| !value.is_empty())
         .map(|(name, value)| (name.as_str(), value.as_str()))
         .collect();
+    refuse_misspelt(defaults, set.keys().copied())?;
     let mut layer = Dict::new();
     for (name, path) in WELL_KNOWN {
         let default = default_at(defaults, path);
@@ -49,6 +50,37 @@ pub(super) fn read(
         }
     }
     Ok(layer)
+}
+
+/// Refuses a variable that would be one of ours with other underscores or letters: it is meant, and nobody would read it.
+fn refuse_misspelt<'n>(
+    defaults: &Dict,
+    names: impl Iterator<Item = &'n str>,
+) -> Result<(), SettingsError> {
+    let bare = |name: &str| name.replace('_', "").to_ascii_uppercase();
+    let stem = bare(PREFIX);
+    let mut suspects = names
+        .filter(|name| !name.starts_with(PREFIX) && bare(name).starts_with(&stem))
+        .peekable();
+    if suspects.peek().is_none() {
+        return Ok(());
+    }
+    let ours: Vec<String> = schema::all_paths(defaults)
+        .iter()
+        .filter(|path| default_at(defaults, path).is_some_and(|value| value.as_dict().is_none()))
+        .map(|path| variable_of(path))
+        .collect();
+    for name in suspects {
+        let meant = ours.iter().find(|variable| bare(variable) == bare(name));
+        if let Some(meant) = meant {
+            return Err(SettingsError::UnknownKey {
+                source_name: SOURCE.to_owned(),
+                key: name.chars().take(128).collect(),
+                nearest: Some(meant.clone()),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Finds the setting that one of our variables names, and the variable without a `_FILE` at its end where that is not the setting's own.
@@ -162,6 +194,14 @@ fn text_of(
 
 /// Reads a text by the type of the default.
 fn parse(variable: &str, text: &str, default: &Value) -> Result<Value, SettingsError> {
+    // Bytes that were no text are a mark by now: a secret that holds one is another than the Operator set, and easier to guess.
+    if text.contains(char::REPLACEMENT_CHARACTER) {
+        return Err(SettingsError::WrongType {
+            key: variable.to_owned(),
+            expected: "text in UTF-8",
+            found: "something else".to_owned(),
+        });
+    }
     let parsed = match default {
         Value::String(..) | Value::Char(..) => Some(Value::from(text)),
         Value::Bool(..) => text.parse::<bool>().ok().map(Value::from),

@@ -424,3 +424,43 @@ fn the_data_directory_follows_the_xdg_specification() {
     );
     assert!(data_dir(&[]).is_err());
 }
+
+#[test]
+fn bytes_that_are_no_text_are_never_taken_for_a_secret() {
+    let lossy = String::from_utf8_lossy(&[b'k', 0xFF, 0xFE, b'k']).into_owned();
+    for name in ["BETTER_AUTH_SECRET", "AGENTSVILLE__PROVIDERS__MY_LLM__KEY"] {
+        assert_eq!(
+            refusal(&[(name, &lossy)]),
+            format!("{name} must be text in UTF-8, and is something else")
+        );
+    }
+}
+
+#[test]
+fn a_variable_that_lacks_an_underscore_is_not_passed_over_in_silence() {
+    for name in [
+        "AGENTSVILLE_EDGE_LISTEN",
+        "AGENTSVILLE_EDGE__LISTEN",
+        "agentsville__edge__listen",
+    ] {
+        assert_eq!(
+            refusal(&[(name, "127.0.0.1:1")]),
+            format!(
+                "the environment has an unknown setting {name}; did you mean AGENTSVILLE__EDGE__LISTEN?; every setting stands in deploy/config.default.toml"
+            )
+        );
+    }
+    // Others have names that begin so too: the command line's token, and what Kubernetes says of services.
+    for name in ["AGENTSVILLE_TOKEN", "AGENTSVILLE_EDGE_SERVICE_HOST"] {
+        load(&[(name, "x")]).unwrap();
+    }
+}
+
+#[test]
+fn a_number_that_does_not_fit_is_refused_in_words() {
+    let settings = load(&[("AGENTSVILLE__TURN__STEPS", "-1")]).unwrap();
+    assert_eq!(
+        settings.value::<u32>("turn.steps").unwrap_err().to_string(),
+        "the setting turn.steps cannot be used: it must be a whole number, neither negative nor too large"
+    );
+}
