@@ -27,7 +27,7 @@ pub fn floor_char_boundary(text: &str, at: usize) -> usize {
 pub fn strip_control(text: &str) -> Cow<'_, str> {
     let harmful = |c: char| {
         (c.is_control() && c != '\n' && c != '\t')
-            || matches!(c, '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
+            || matches!(c, '\u{061C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
     };
     if text.contains(harmful) {
         Cow::Owned(text.chars().filter(|&c| !harmful(c)).collect())
@@ -46,7 +46,7 @@ mod tests {
             strip_control("\u{1b}[31mred\u{1b}]0;title\u{7}\u{9b}2J\r\nok\tno"),
             "[31mred]0;title2J\nok\tno"
         );
-        assert_eq!(strip_control("a\u{202E}b"), "ab");
+        assert_eq!(strip_control("a\u{202E}b\u{061C}c"), "abc");
     }
 
     #[test]
