@@ -93,7 +93,7 @@ impl Server {
             commands
                 .query_async(&mut connection)
                 .await
-                .map_err(Failure::of)
+                .map_err(|error| Failure::of(&error))
         };
         let outcome = tokio::time::timeout(COMMAND_TIME, work)
             .await
@@ -116,7 +116,7 @@ enum Failure {
 }
 
 impl Failure {
-    fn of(error: redis::RedisError) -> Self {
+    fn of(error: &redis::RedisError) -> Self {
         let text = error.to_string();
         if text.contains("equal or smaller") {
             Self::OutOfOrder

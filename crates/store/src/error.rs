@@ -92,8 +92,8 @@ pub enum Error {
     #[error("a database job failed by a fault in the program; nothing was changed")]
     Panicked,
     /// The database cannot be reached.
-    #[error("the database cannot be reached: {0}")]
-    Unreachable(Cause),
+    #[error("the database cannot be reached; try again in a moment")]
+    Unreachable(#[source] Cause),
     /// Anything else.
     #[error("the database refused: {0}")]
     Query(Cause),
@@ -136,6 +136,9 @@ impl From<DbErr> for Error {
             }
             Some(SqlErr::ForeignKeyConstraintViolation(_)) => return Self::ForeignKey,
             Some(_) | None => {}
+        }
+        if is_restricted(&error) {
+            return Self::ForeignKey;
         }
         match driver_error(&error) {
             Some(sqlx::Error::PoolTimedOut) => Self::Overloaded,
@@ -191,6 +194,16 @@ pub(crate) fn is_conflict(error: &DbErr) -> bool {
             .is_ok_and(|code| matches!(code & 0xFF, 5 | 6));
     }
     code == "40001" || code == "40P01"
+}
+
+/// Whether a row is still referred to by others that restrict its deletion, which sea-orm takes for something else: SQLSTATE 23001 of
+/// PostgreSQL 18, and `SQLITE_CONSTRAINT_TRIGGER` (1811), since SQLite restricts by a trigger.
+fn is_restricted(error: &DbErr) -> bool {
+    let Some(sqlx::Error::Database(database)) = driver_error(error) else {
+        return false;
+    };
+    let code = database.code().unwrap_or_default();
+    code == "23001" || (code == "1811" && database.message().starts_with("FOREIGN KEY"))
 }
 
 fn driver_error(error: &DbErr) -> Option<&sqlx::Error> {

@@ -235,3 +235,19 @@ async fn postgres_a_job_is_given_up_in_time_although_its_statement_runs_on() {
     })
     .await;
 }
+
+#[test]
+fn what_a_driver_says_of_a_database_that_is_away_is_logged_and_not_told() {
+    let io = std::io::Error::other("db.internal refused");
+    let driver = sea_orm::sqlx::Error::Io(io);
+    let error = Error::from(sea_orm::DbErr::Conn(sea_orm::RuntimeErr::SqlxError(
+        driver.into(),
+    )));
+    assert_eq!(error.code(), ErrorCode::Unavailable);
+    assert_eq!(
+        error.to_string(),
+        "the database cannot be reached; try again in a moment"
+    );
+    let cause = std::error::Error::source(&error).expect("a cause for the log");
+    assert!(cause.to_string().contains("db.internal"), "{cause}");
+}
