@@ -26,10 +26,14 @@ pub struct Problem {
 }
 
 /// A status for an error. Of [`ErrorCode::Internal`] only a reference is sent, and the error and its causes are logged under it, here
-/// and once. Of the others, the error's own sentence is sent (at most 2 KiB of it), and its causes are not.
+/// and once. Of the others, the error's own sentence is sent (at most 2 KiB of it), and its causes are not; those of
+/// [`ErrorCode::Unavailable`] are logged, as nobody else would learn which peer or database is away, and why.
 pub fn from_error(error: &dyn Error, code: ErrorCode, field: Option<&str>) -> Status {
     if code == ErrorCode::Internal {
         return internal(&chain(error));
+    }
+    if code == ErrorCode::Unavailable && error.source().is_some() {
+        tracing::warn!(error = chain(error), "unavailable");
     }
     let mut details = ErrorDetails::new();
     details.set_error_info(code.as_str(), DOMAIN, std::collections::HashMap::new());
