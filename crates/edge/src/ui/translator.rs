@@ -147,7 +147,7 @@ impl Translator {
                 out,
             ),
             Event::ToolOutput(output) => {
-                self.calls.succeed(output.call_id, &output.output_json, out)
+                self.calls.succeed(output.call_id, &output.output_json, out);
             }
             Event::ToolFailed(failed) => {
                 let outcome = failed.outcome();
