@@ -116,9 +116,7 @@ impl Entry {
             self.actor == Caller::Player(player).label()
                 || self.actor == Caller::Operator(player).label()
         });
-        let for_npc = player.is_some() && self.actor.starts_with("npc:");
-        if self.actor.chars().count() > ACTOR_CHARS
-            || !(for_player || for_npc || self.actor == caller.label())
+        if self.actor.chars().count() > ACTOR_CHARS || !(for_player || self.actor == caller.label())
         {
             return Err(Error::invalid(
                 "actor",

@@ -83,7 +83,7 @@ on_every_database! {
         for actor in [setup.operator.label(), orchestrator.label()] {
             audit.record_audit_row(entry(&actor)).await.expect("it is written");
         }
-        for actor in [setup.owner.label(), "service:edge".to_owned(), String::new(), "x".repeat(9_999)] {
+        for actor in [setup.owner.label(), setup.model().label(), "service:edge".to_owned(), String::new(), "x".repeat(9_999)] {
             assert_eq!(refused(audit.record_audit_row(entry(&actor)).await).field.as_deref(), Some("actor"));
         }
         for (field, request) in [
