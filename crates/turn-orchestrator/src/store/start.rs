@@ -262,11 +262,15 @@ async fn make_room(
         return Err(Error::Race);
     };
     let active = read(active)?;
-    if active.status == TurnStatus::Running && abandon(tx, &active, clock).await? {
-        tracing::warn!(turn = %active.id, "a turn whose owner died was settled by the next one");
-        return Ok(());
+    if active.status == TurnStatus::Running && active.lease_until >= clock.now() {
+        return Err(Error::TurnRuns(active.id));
     }
-    Err(Error::TurnRuns(active.id))
+    // It ended since the Conversation was read, or somebody else is settling it: both are seen at the next try.
+    if active.status != TurnStatus::Running || !abandon(tx, &active, clock).await? {
+        return Err(Error::Race);
+    }
+    tracing::warn!(turn = %active.id, "a turn whose owner died was settled by the next one");
+    Ok(())
 }
 
 async fn insert_conversation(

@@ -99,6 +99,7 @@ on_every_database! {
         let started = village.start(say("c", "Keeper", "count")).await.unwrap();
         gate.reached().await;
         let old = village.lifecycle.clone();
+        lose_the_lease(&village).await;
         village.clock.advance(Duration::from_secs(31));
         let (replica, _lifecycle) = village.replica(&Setup::default());
         village.move_to(replica);
@@ -128,7 +129,19 @@ async fn die_in_a_call(village: &mut Village) -> proto::turn::v1::StartTurnRespo
     ]);
     let started = village.start(say("c", "Keeper", "go")).await.unwrap();
     running.notified().await;
-    // The lease is signed by somebody else from now on, so that what the process still writes is refused, as if it were dead.
+    lose_the_lease(village).await;
+    village
+        .lifecycle
+        .drain(Duration::ZERO, futures::future::ready(()))
+        .await;
+    let (replica, _lifecycle) = village.replica(&Setup::default());
+    village.move_to(replica);
+    started
+}
+
+/// The lease is signed by somebody else from now on, so that whatever the process still writes or renews is refused, as if it
+/// were dead.
+async fn lose_the_lease(village: &Village) {
     village
         .store
         .write(|tx| {
@@ -140,11 +153,4 @@ async fn die_in_a_call(village: &mut Village) -> proto::turn::v1::StartTurnRespo
         })
         .await
         .unwrap();
-    village
-        .lifecycle
-        .drain(Duration::ZERO, futures::future::ready(()))
-        .await;
-    let (replica, _lifecycle) = village.replica(&Setup::default());
-    village.move_to(replica);
-    started
 }
