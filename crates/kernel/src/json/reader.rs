@@ -57,10 +57,9 @@ impl<'t> Reader<'t> {
     }
 
     fn value(&mut self, depth: usize) -> Result<Node<'t>, InvalidJson> {
-        if depth > JSON_DEPTH {
-            return Err(self.wrong("nested too deep"));
-        }
         match self.peek() {
+            // `depth` containers are around this one.
+            Some(b'{' | b'[') if depth >= JSON_DEPTH => Err(self.wrong("nested too deep")),
             Some(b'{') => self.object(depth),
             Some(b'[') => self.array(depth),
             Some(b'"') => self.string().map(Node::Text),

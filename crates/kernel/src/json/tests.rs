@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::limits::JSON_DEPTH;
 
 fn normal(text: &str) -> String {
     JsonText::parse(text)
@@ -106,6 +107,22 @@ proptest! {
     fn no_text_makes_the_reader_panic(text in "\\PC{0,64}|[\\[\\]{}:,\"\\\\u0-9a-f. -]{0,64}") {
         if let Ok(json) = JsonText::parse(&text) {
             prop_assert!(serde_json::from_str::<&RawValue>(json.as_str()).is_ok());
+        }
+    }
+}
+
+#[test]
+fn what_is_taken_can_be_looked_into_however_deep_it_nests() {
+    for depth in 100..140 {
+        for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
+            let inner = if open == "[" { "" } else { "1" };
+            let text = format!("{}{inner}{}", open.repeat(depth), close.repeat(depth));
+            let Ok(json) = JsonText::parse(&text) else {
+                assert!(depth > JSON_DEPTH, "{depth} of {open} is refused");
+                continue;
+            };
+            json.to_value()
+                .unwrap_or_else(|error| panic!("{depth} of {open}: {error}"));
         }
     }
 }
