@@ -54,7 +54,7 @@ impl App {
     pub(crate) fn village(&self) -> Result<Client, Failure> {
         let server = Server::parse(&self.global.server)?;
         let token = token(&server, self.environment.get("AGENTSVILLE_TOKEN"), || {
-            self.settings()?.data_dir().map_err(Failure::precondition)
+            self.settings()
         })?;
         Client::new(server, &token)
     }

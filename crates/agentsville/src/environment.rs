@@ -2,19 +2,18 @@
 
 use std::{ffi::OsString, fmt};
 
-/// Environment variables that are UTF-8. Values may be secret: `Debug` shows names only.
+/// Environment variables. Values may be secret: `Debug` shows names only.
 #[derive(Clone, Default)]
 pub(crate) struct Environment(Vec<(String, String)>);
 
 impl Environment {
-    /// Takes the variables; one that is not UTF-8 can be no setting of ours and is left out.
+    /// Takes the variables. What is not UTF-8 gets marks that no setting accepts, so that it is refused rather than overlooked.
     pub(crate) fn of(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
+        let text = |value: OsString| value.to_string_lossy().into_owned();
         Self(
             variables
                 .into_iter()
-                .filter_map(|(name, value)| {
-                    Some((name.into_string().ok()?, value.into_string().ok()?))
-                })
+                .map(|(name, value)| (text(name), text(value)))
                 .collect(),
         )
     }

@@ -69,14 +69,18 @@ impl Output {
 
     /// One compact JSON value a line. What could move a terminal's cursor is escaped, which JSON allows everywhere in a string.
     pub(crate) fn json(&self, value: &JsonText) -> io::Result<()> {
-        let mut out = self.out.lock();
-        writeln!(out, "{}", escape_control(value.as_str()))?;
-        out.flush()
+        self.json_line(value.as_str())
     }
 
-    /// The same, of a value that serializes.
+    /// The same, of a value that serializes; texts in it keep every character.
     pub(crate) fn json_of(&self, value: &impl Serialize) -> io::Result<()> {
-        self.json(&JsonText::of(value))
+        self.json_line(&serde_json::to_string(value)?)
+    }
+
+    fn json_line(&self, compact: &str) -> io::Result<()> {
+        let mut out = self.out.lock();
+        writeln!(out, "{}", escape_control(compact))?;
+        out.flush()
     }
 
     /// What went wrong, on standard error.

@@ -3,6 +3,7 @@
 use std::{fmt, io::Read as _, net::IpAddr, path::Path};
 
 use kernel::{ErrorCode, Secret};
+use runtime::Settings;
 use url::{Host, Url};
 
 use crate::failure::{Failure, Problem};
@@ -80,11 +81,12 @@ impl fmt::Display for Server {
     }
 }
 
-/// The token for a Village: `AGENTSVILLE_TOKEN`, else, for a Village on this machine, the Operator's from the data directory.
+/// The token for a Village: `AGENTSVILLE_TOKEN`, else, for a Village on this machine, the Operator's: from the settings, or from the
+/// data directory that they name.
 pub fn token(
     server: &Server,
     from_environment: Option<&str>,
-    data_dir: impl FnOnce() -> Result<std::path::PathBuf, Failure>,
+    settings: impl FnOnce() -> Result<Settings, Failure>,
 ) -> Result<Secret, Failure> {
     if let Some(token) = from_environment
         .map(str::trim)
@@ -100,7 +102,15 @@ pub fn token(
             ),
         ));
     }
-    let path = data_dir()?.join(tool_registry::OPERATOR_TOKEN_FILE);
+    let settings = settings()?;
+    let set: Secret = settings
+        .value("operator_token")
+        .map_err(Failure::precondition)?;
+    if !set.is_empty() {
+        return Ok(set);
+    }
+    let data_dir = settings.data_dir().map_err(Failure::precondition)?;
+    let path = data_dir.join(tool_registry::OPERATOR_TOKEN_FILE);
     read_token(&path).map_err(|error| {
         Failure::of(
             ErrorCode::Unauthenticated,
@@ -126,6 +136,8 @@ fn read_token(path: &Path) -> std::io::Result<Secret> {
 
 #[cfg(test)]
 mod tests {
+    use runtime::Sources;
+
     use super::*;
 
     fn server(text: &str) -> Server {
@@ -175,7 +187,7 @@ mod tests {
             assert_eq!(server(text).is_loopback(), here, "{text}");
         }
         let refused = token(&server("https://village.example"), None, || {
-            unreachable!("the data directory is not even looked up")
+            unreachable!("the settings are not even looked at")
         });
         assert!(matches!(refused, Err(Failure::Failed(problem))
             if problem.code == ErrorCode::Unauthenticated && problem.detail.contains("AGENTSVILLE_TOKEN")));
@@ -199,19 +211,34 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_read_from_the_environment_first() {
+    fn a_token_is_read_from_the_environment_first_then_from_the_settings_then_from_the_file() {
         let here = server("http://127.0.0.1:1");
         let directory = tempfile::tempdir().unwrap();
-        let data_dir = || Ok(directory.path().to_owned());
-        assert!(token(&here, None, data_dir).is_err());
+        let settings = |operator_token: &str| {
+            let data_dir = directory.path().display().to_string();
+            Settings::load(Sources {
+                file: None,
+                environment: vec![
+                    ("AGENTSVILLE__DATA_DIR".to_owned(), data_dir),
+                    (
+                        "AGENTSVILLE__OPERATOR_TOKEN".to_owned(),
+                        operator_token.to_owned(),
+                    ),
+                ],
+            })
+            .map_err(Failure::precondition)
+        };
+        assert!(token(&here, None, || settings("")).is_err());
         std::fs::write(directory.path().join("operator.token"), "from-file\n").unwrap();
-        assert_eq!(
-            token(&here, Some(" "), data_dir).unwrap().expose(),
-            "from-file"
-        );
-        assert_eq!(
-            token(&here, Some("given"), data_dir).unwrap().expose(),
-            "given"
-        );
+        for (given, set, found) in [
+            (Some(" "), "", "from-file"),
+            (None, "from-settings", "from-settings"),
+            (Some("given"), "from-settings", "given"),
+        ] {
+            assert_eq!(
+                token(&here, given, || settings(set)).unwrap().expose(),
+                found
+            );
+        }
     }
 }

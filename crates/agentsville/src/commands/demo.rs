@@ -26,6 +26,7 @@ const CLOSING: Duration = Duration::from_secs(5);
 
 pub(crate) async fn run(app: &App, arguments: &DemoArgs) -> Result<(), Failure> {
     runtime::process::install_crypto();
+    runtime::process::protect_memory();
     let directory = tempfile::Builder::new()
         .prefix("agentsville-demo-")
         .tempdir()

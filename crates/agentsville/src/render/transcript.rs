@@ -377,6 +377,9 @@ fn one_line(text: &str) -> String {
 }
 
 fn seconds(duration: Duration) -> String {
+    if duration < Duration::from_secs(1) {
+        return format!("{} ms", duration.as_millis());
+    }
     format!("{:.1} s", duration.as_secs_f64())
 }
 

@@ -36,6 +36,66 @@ fn lines_are_answered_in_order_untrimmed_and_blank_ones_count() {
     );
 }
 
+/// A row's input, without its C-style escapes.
+fn unescaped(text: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        plain.push_str(&rest[..at]);
+        let (escape, after) = rest[at + 1..].split_at(1);
+        let (character, used) = match escape {
+            "t" => ('\t', 0),
+            "n" => ('\n', 0),
+            "r" => ('\r', 0),
+            "x" => (char::from(u8::from_str_radix(&after[..2], 16).unwrap()), 2),
+            "u" => {
+                let end = after.find('}').unwrap();
+                let code = u32::from_str_radix(&after[1..end], 16).unwrap();
+                (char::from_u32(code).unwrap(), end + 1)
+            }
+            other => (other.chars().next().unwrap(), 0),
+        };
+        plain.push(character);
+        rest = &after[used..];
+    }
+    plain + rest
+}
+
+#[test]
+fn the_whole_corpus_of_addresses_and_urls_is_judged_line_by_line() {
+    let corpus = include_str!("../../../outbound/tests/it/guard.tsv");
+    let rows: Vec<(String, &str)> = corpus
+        .lines()
+        .filter_map(|line| {
+            let mut columns = line.split('\t');
+            let (input, kind, expected) = (columns.next()?, columns.next()?, columns.next()?);
+            // A line cannot hold a newline.
+            let judged = matches!(kind, "ip" | "url") && !unescaped(input).contains('\n');
+            judged.then(|| (unescaped(input), expected))
+        })
+        .collect();
+    assert!(rows.len() > 500, "{}", rows.len());
+    let input: String = rows
+        .iter()
+        .fold(String::new(), |all, (input, _)| all + input + "\n");
+    let run = Person::new()
+        .run_with_input(
+            &["guard", "check", "--stdin", "--offline", "--json"],
+            input.as_bytes(),
+        )
+        .ok();
+    let answers = run.json_lines();
+    assert_eq!(answers.len(), rows.len());
+    let wrong: Vec<_> = rows
+        .iter()
+        .zip(&answers)
+        .filter(|((input, expected), answer)| {
+            answer["input"] != **input || answer["verdict"] != **expected
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 #[test]
 fn a_line_says_rule_and_address() {
     let run = Person::new().run(&[

@@ -55,10 +55,10 @@ tool 1 current_time
 tool 2 fetch_url
   sent {\"url\":\"https://169.254.169.254/\"}
 
-tool 2 fetch_url  FAILED after 0.1 s
+tool 2 fetch_url  FAILED after 100 ms
   the guard refuses 169.254.169.254
 
-tool 1 current_time  came back after 0.3 s
+tool 1 current_time  came back after 300 ms
   2026-11-30T12:00:00Z
 
 notice
