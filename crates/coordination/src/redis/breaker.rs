@@ -21,6 +21,8 @@ struct Away {
     until: Instant,
     /// How long the next pause is.
     pause: Duration,
+    /// Whether a command finds out just now.
+    tried: bool,
 }
 
 impl Breaker {
@@ -35,6 +37,7 @@ impl Breaker {
             return false;
         }
         away.until = now + COMMAND_TIME;
+        away.tried = true;
         true
     }
 
@@ -44,10 +47,16 @@ impl Breaker {
 
     pub(super) fn failed(&self) {
         let mut state = self.state();
+        let now = Instant::now();
+        if state.is_some_and(|away| !away.tried && now < away.until) {
+            // It was on its way when another failed: one loss of the server counts once.
+            return;
+        }
         let pause = state.map_or(FIRST_PAUSE, |away| (away.pause * 2).min(LONGEST_PAUSE));
         *state = Some(Away {
-            until: Instant::now() + pause,
+            until: now + pause,
             pause,
+            tried: false,
         });
     }
 
@@ -59,6 +68,19 @@ impl Breaker {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn many_commands_that_fail_together_make_one_short_pause() {
+        let breaker = Breaker::default();
+        for _ in 0..50 {
+            assert!(breaker.lets_pass());
+        }
+        for _ in 0..50 {
+            breaker.failed();
+        }
+        tokio::time::advance(FIRST_PAUSE).await;
+        assert!(breaker.lets_pass());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn one_command_a_pause_finds_out_and_the_others_fail_at_once() {
