@@ -2,6 +2,7 @@
 
 use std::io;
 
+use http::StatusCode;
 use kernel::ErrorCode;
 use runtime::BoxError;
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,7 @@ pub struct Problem {
     /// Always `about:blank`.
     #[serde(rename = "type", default = "about_blank")]
     pub kind: String,
-    /// The class in words.
+    /// What HTTP calls the status (RFC 9110).
     #[serde(default)]
     pub title: String,
     /// The HTTP status that says the same.
@@ -40,9 +41,12 @@ const fn internal() -> ErrorCode {
 impl Problem {
     /// A problem of this class.
     pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
+        let reason = StatusCode::from_u16(code.http_status())
+            .ok()
+            .and_then(|status| status.canonical_reason());
         Self {
             kind: about_blank(),
-            title: code.as_str().replace('_', " "),
+            title: reason.unwrap_or_default().to_owned(),
             status: code.http_status(),
             detail: detail.into(),
             code,
@@ -131,7 +135,7 @@ mod tests {
         let problem = Problem::new(ErrorCode::NotFound, "there is no NPC \"x\"").with_field("npc");
         assert_eq!(
             serde_json::to_string(&problem).unwrap(),
-            r#"{"type":"about:blank","title":"not found","status":404,"detail":"there is no NPC \"x\"","code":"not_found","field":"npc"}"#
+            r#"{"type":"about:blank","title":"Not Found","status":404,"detail":"there is no NPC \"x\"","code":"not_found","field":"npc"}"#
         );
     }
 
