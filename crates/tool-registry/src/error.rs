@@ -1,10 +1,36 @@
 //! Why the registry does not do what it was asked.
 
+use std::fmt;
+
 use kernel::{Decision, ErrorCode};
 use sea_orm::DbErr;
 
 /// Characters of a value from outside that an error shows.
 const SHOWN: usize = 128;
+
+/// What the registry keeps, as its errors call it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Thing {
+    /// An agent.
+    Npc,
+    /// A user.
+    Player,
+    /// What an NPC may use.
+    Grant,
+    /// A registered MCP Server.
+    McpServer,
+}
+
+impl fmt::Display for Thing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Npc => "NPC",
+            Self::Player => "Player",
+            Self::Grant => "Grant",
+            Self::McpServer => "MCP Server",
+        })
+    }
+}
 
 /// Why the registry does not do what it was asked. Every text is for the person who asked.
 #[derive(Debug, thiserror::Error)]
@@ -18,12 +44,14 @@ pub enum Error {
         sentence: String,
     },
     /// It does not exist, or the caller may not know that it does.
-    #[error("there is no {what} {name:?}")]
+    #[error("there is no {what} {name:?}{}", .nearest.as_ref().map(|near| format!("; did you mean {near:?}?")).unwrap_or_default())]
     NotFound {
         /// The kind of thing.
-        what: &'static str,
+        what: Thing,
         /// What the caller called it.
         name: String,
+        /// The nearest name of such a thing that the caller may see.
+        nearest: Option<String>,
     },
     /// The caller may see it, and may not do this.
     #[error("{0}")]
@@ -88,7 +116,7 @@ impl Error {
         }
     }
 
-    pub(crate) fn invalid(field: &'static str, what_is_wrong: impl std::fmt::Display) -> Self {
+    pub(crate) fn invalid(field: &'static str, what_is_wrong: impl fmt::Display) -> Self {
         Self::Invalid {
             field,
             sentence: format!("{field}: {what_is_wrong}"),
@@ -105,10 +133,11 @@ impl Error {
         self
     }
 
-    pub(crate) fn not_found(what: &'static str, name: &str) -> Self {
+    pub(crate) fn not_found(what: Thing, name: &str) -> Self {
         Self::NotFound {
             what,
             name: shown(name),
+            nearest: None,
         }
     }
 }

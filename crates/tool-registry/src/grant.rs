@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::{
     Error, Registry,
     audit::Change,
-    error::{allowed, shown},
+    error::{Thing, allowed, shown},
     name::Reference,
     npc::Npc,
     store::{Lock, grant, npc},
@@ -150,7 +150,7 @@ impl Registry {
         let (grant, npc) = self
             .grant_and_npc(&snapshot, caller, id, Lock::None)
             .await?;
-        let hidden = || Error::not_found("Grant", id);
+        let hidden = || Error::not_found(Thing::Grant, id);
         let decision = decide(caller, Act::SeeNpc(npc.facts()));
         allowed(decision, hidden, "only Players see Grants")?;
         let mut named = self.named(&snapshot, caller, vec![grant]).await?;
@@ -183,7 +183,7 @@ impl Registry {
                     let (known, npc) = registry
                         .grant_and_npc(tx, &caller, &id, Lock::Exclusive)
                         .await?;
-                    let hidden = || Error::not_found("Grant", &id);
+                    let hidden = || Error::not_found(Thing::Grant, &id);
                     let decision = decide(&caller, Act::ChangeGrants(npc.facts()));
                     allowed(decision, hidden, DENIED)?;
                     let tools = check_tools(known.kind, tools)?;
@@ -204,7 +204,7 @@ impl Registry {
                     registry.active(tx, &caller, Lock::Shared).await?;
                     let npc = registry.locked_npc(tx, &wish.npc).await?;
                     may_change(&caller, &npc, &wish.npc)?;
-                    let missing = || Error::not_found("Grant", &wish.what.to_string());
+                    let missing = || Error::not_found(Thing::Grant, &wish.what.to_string());
                     let target = match &wish.what {
                         GrantWhat::Tool(tool) => Some(tool.as_str().to_owned()),
                         GrantWhat::Family(family) => Some(family.as_str().to_owned()),
@@ -244,9 +244,9 @@ impl Registry {
         match what {
             GrantWhat::Tool(tool) => Ok(Target::named(tool.as_str())),
             GrantWhat::Family(family) => Ok(Target::named(family.as_str())),
-            GrantWhat::Mcp(given) => Err(Error::not_found("MCP Server", given)),
+            GrantWhat::Mcp(given) => Err(Error::not_found(Thing::McpServer, given)),
             GrantWhat::Npc(given) => {
-                let hidden = || Error::not_found("NPC", given);
+                let hidden = || Error::not_found(Thing::Npc, given);
                 let reference = Reference::parse(given, "what")?;
                 let colleague = npc::find(tx, &reference, Lock::Shared).await?;
                 let colleague = colleague.ok_or_else(hidden)?;
@@ -297,7 +297,7 @@ impl Registry {
         id: &str,
         lock: Lock,
     ) -> Result<(Grant, Npc), Error> {
-        let hidden = || Error::not_found("Grant", id);
+        let hidden = || Error::not_found(Thing::Grant, id);
         let id: Uuid = match Reference::parse(id, "grant_id")? {
             Reference::Id(id) => id,
             Reference::Slug(_) | Reference::Nothing => return Err(hidden()),
@@ -378,5 +378,9 @@ impl Target {
 
 fn may_change(caller: &Caller, npc: &Npc, given: &str) -> Result<(), Error> {
     let decision = decide(caller, Act::ChangeGrants(npc.facts()));
-    allowed(decision, || Error::not_found("NPC", &shown(given)), DENIED)
+    allowed(
+        decision,
+        || Error::not_found(Thing::Npc, &shown(given)),
+        DENIED,
+    )
 }

@@ -20,6 +20,7 @@ mod page;
 mod player;
 mod resolve;
 mod store;
+mod suggest;
 
 use std::sync::Arc;
 

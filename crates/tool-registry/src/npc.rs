@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::{
     Error, Registry,
     audit::Change,
-    error::{allowed, shown},
+    error::{Thing, allowed, shown},
     grant::Grant,
     hosts,
     name::{Name, Reference},
@@ -292,7 +292,7 @@ impl Registry {
                     let decision = decide(&caller, Act::DeleteNpc(gone.facts()));
                     allowed(
                         decision,
-                        || Error::not_found("NPC", &given),
+                        || Error::not_found(Thing::Npc, &given),
                         "only the NPC's owner and the Operator may delete it",
                     )?;
                     let own = grant::of_npc(tx, gone.id).await?;
@@ -335,7 +335,7 @@ impl Registry {
         given: &str,
     ) -> Result<Npc, Error> {
         let reference = Reference::parse(given, "npc")?;
-        let hidden = || Error::not_found("NPC", given);
+        let hidden = || Error::not_found(Thing::Npc, given);
         let found = npc::find(db, &reference, Lock::None).await?;
         let found = found.ok_or_else(hidden)?;
         let decision = decide(caller, Act::SeeNpc(found.facts()));
@@ -352,7 +352,7 @@ impl Registry {
         let reference = Reference::parse(given, "npc")?;
         npc::find(tx, &reference, Lock::Exclusive)
             .await?
-            .ok_or_else(|| Error::not_found("NPC", given))
+            .ok_or_else(|| Error::not_found(Thing::Npc, given))
     }
 
     fn check(&self, fields: Fields) -> Result<Checked, Error> {
@@ -426,5 +426,9 @@ impl Registry {
 
 fn may_edit(caller: &Caller, npc: &Npc, given: &str) -> Result<(), Error> {
     let decision = decide(caller, Act::EditNpc(npc.facts()));
-    allowed(decision, || Error::not_found("NPC", given), EDIT_DENIED)
+    allowed(
+        decision,
+        || Error::not_found(Thing::Npc, given),
+        EDIT_DENIED,
+    )
 }

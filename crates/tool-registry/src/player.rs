@@ -9,7 +9,7 @@ use store::{Micros, Transaction};
 use crate::{
     Error, Registry,
     audit::Change,
-    error::allowed,
+    error::{Thing, allowed},
     name::{Name, Reference},
     page::{Page, Paged},
     store::{
@@ -196,7 +196,7 @@ impl Registry {
         let found = player::find(self.store.reader(), &reference, Lock::None).await?;
         found
             .map(Player::from)
-            .ok_or_else(|| Error::not_found("Player", given))
+            .ok_or_else(|| Error::not_found(Thing::Player, given))
     }
 
     pub(crate) async fn players(
@@ -226,7 +226,7 @@ impl Registry {
             .write(move |tx| {
                 Box::pin(async move {
                     let found = player::find(tx, &reference, Lock::Exclusive).await?;
-                    let mut row = found.ok_or_else(|| Error::not_found("Player", &given))?;
+                    let mut row = found.ok_or_else(|| Error::not_found(Thing::Player, &given))?;
                     let before = Player::from(row.clone());
                     if let Some(name) = name {
                         row.name = name.text.into();
@@ -272,7 +272,7 @@ impl Registry {
             .write(move |tx| {
                 Box::pin(async move {
                     let found = player::find(tx, &reference, Lock::Exclusive).await?;
-                    let mut row = found.ok_or_else(|| Error::not_found("Player", &given))?;
+                    let mut row = found.ok_or_else(|| Error::not_found(Thing::Player, &given))?;
                     let before = Player::from(row.clone());
                     if before.operator {
                         return Err(Error::NotNow("the Operator cannot be revoked".to_owned()));

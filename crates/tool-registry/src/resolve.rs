@@ -5,7 +5,7 @@ use sea_orm::ConnectionTrait;
 
 use crate::{
     Error, Registry,
-    error::allowed,
+    error::{Thing, allowed},
     grant::Grant,
     name::Reference,
     npc::Npc,
@@ -46,7 +46,7 @@ impl Registry {
         let snapshot = self.store.snapshot().await?;
         let turn_of = self.turn_of(&snapshot, caller).await?;
         let reference = Reference::parse(given, "npc")?;
-        let hidden = || Error::not_found("NPC", given);
+        let hidden = || Error::not_found(Thing::Npc, given);
         let npc = npc::find(&snapshot, &reference, Lock::None).await?;
         let npc = npc.ok_or_else(hidden)?;
         let decision = match &turn_of {
@@ -83,7 +83,11 @@ impl Registry {
     }
 
     /// Whose turn it is. A service's token says which Player, and not whether that is the Operator; the table does.
-    async fn turn_of(&self, db: &impl ConnectionTrait, caller: &Caller) -> Result<Caller, Error> {
+    pub(crate) async fn turn_of(
+        &self,
+        db: &impl ConnectionTrait,
+        caller: &Caller,
+    ) -> Result<Caller, Error> {
         let id = match caller {
             Caller::Service {
                 name: ServiceName::TurnOrchestrator,

@@ -14,6 +14,9 @@ use store::Json;
 
 use crate::page::Page;
 
+/// Names among which the nearest to one that was not found is looked for.
+const SUGGESTED_FROM: u64 = 1_000;
+
 /// How a row is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lock {

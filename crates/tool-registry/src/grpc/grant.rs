@@ -26,7 +26,8 @@ impl GrantService for Grants {
         let caller = runtime::caller(&request)?;
         let request = request.into_inner();
         let wish = Wish::parse(request.npc, &request.what, request.tools)?;
-        let grant = self.0.add_grant(&caller, wish).await?;
+        let result = self.0.add_grant(&caller, wish).await;
+        let grant = self.0.suggesting(&caller, result).await?;
         Ok(Response::new(AddGrantResponse {
             grant: Some(render(grant)),
         }))
@@ -51,7 +52,8 @@ impl GrantService for Grants {
         request: Request<ListGrantsRequest>,
     ) -> Result<Response<ListGrantsResponse>, Status> {
         let caller = runtime::caller(&request)?;
-        let grants = self.0.grants(&caller, &request.into_inner().npc).await?;
+        let result = self.0.grants(&caller, &request.into_inner().npc).await;
+        let grants = self.0.suggesting(&caller, result).await?;
         Ok(Response::new(ListGrantsResponse {
             grants: grants.into_iter().map(render).collect(),
         }))
@@ -79,7 +81,8 @@ impl GrantService for Grants {
         let caller = runtime::caller(&request)?;
         let request = request.into_inner();
         let wish = Wish::parse(request.npc, &request.what, Vec::new())?;
-        let grant = self.0.remove_grant(&caller, wish).await?;
+        let result = self.0.remove_grant(&caller, wish).await;
+        let grant = self.0.suggesting(&caller, result).await?;
         Ok(Response::new(RemoveGrantResponse {
             grant_id: grant.id.to_string(),
             npc_id: grant.npc.to_string(),

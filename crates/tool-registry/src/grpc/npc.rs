@@ -37,7 +37,8 @@ impl NpcService for Npcs {
         request: Request<GetNpcRequest>,
     ) -> Result<Response<GetNpcResponse>, Status> {
         let caller = runtime::caller(&request)?;
-        let npc = self.0.npc(&caller, &request.into_inner().npc).await?;
+        let result = self.0.npc(&caller, &request.into_inner().npc).await;
+        let npc = self.0.suggesting(&caller, result).await?;
         Ok(Response::new(GetNpcResponse {
             npc: Some(render(npc)),
         }))
@@ -65,7 +66,8 @@ impl NpcService for Npcs {
         let request = request.into_inner();
         let given = request.npc.clone();
         let fields = changed_fields(request)?;
-        let npc = self.0.update_npc(&caller, &given, fields).await?;
+        let result = self.0.update_npc(&caller, &given, fields).await;
+        let npc = self.0.suggesting(&caller, result).await?;
         Ok(Response::new(UpdateNpcResponse {
             npc: Some(render(npc)),
         }))
@@ -76,10 +78,8 @@ impl NpcService for Npcs {
         request: Request<DeleteNpcRequest>,
     ) -> Result<Response<DeleteNpcResponse>, Status> {
         let caller = runtime::caller(&request)?;
-        let id = self
-            .0
-            .delete_npc(&caller, &request.into_inner().npc)
-            .await?;
+        let result = self.0.delete_npc(&caller, &request.into_inner().npc).await;
+        let id = self.0.suggesting(&caller, result).await?;
         Ok(Response::new(DeleteNpcResponse {
             npc_id: id.to_string(),
         }))

@@ -38,7 +38,8 @@ impl PlayerService for Players {
         request: Request<GetPlayerRequest>,
     ) -> Result<Response<GetPlayerResponse>, Status> {
         let caller = runtime::caller(&request)?;
-        let player = self.0.player(&caller, &request.into_inner().player).await?;
+        let result = self.0.player(&caller, &request.into_inner().player).await;
+        let player = self.0.suggesting(&caller, result).await?;
         Ok(Response::new(GetPlayerResponse {
             player: Some(render(player)),
         }))
@@ -72,7 +73,8 @@ impl PlayerService for Players {
                 TokenEdit::Keep
             },
         };
-        let (player, token) = self.0.update_player(&caller, &request.player, edit).await?;
+        let result = self.0.update_player(&caller, &request.player, edit).await;
+        let (player, token) = self.0.suggesting(&caller, result).await?;
         Ok(Response::new(UpdatePlayerResponse {
             player: Some(render(player)),
             token: token
@@ -87,7 +89,8 @@ impl PlayerService for Players {
     ) -> Result<Response<RevokePlayerResponse>, Status> {
         let caller = runtime::caller(&request)?;
         let given = request.into_inner().player;
-        let player = self.0.revoke_player(&caller, &given).await?;
+        let result = self.0.revoke_player(&caller, &given).await;
+        let player = self.0.suggesting(&caller, result).await?;
         Ok(Response::new(RevokePlayerResponse {
             player: Some(render(player)),
         }))

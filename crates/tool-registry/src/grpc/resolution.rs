@@ -24,7 +24,8 @@ impl ResolutionService for Resolution {
         request: Request<ResolveNpcRequest>,
     ) -> Result<Response<ResolveNpcResponse>, Status> {
         let caller = runtime::caller(&request)?;
-        let resolved = self.0.resolve(&caller, &request.into_inner().npc).await?;
+        let result = self.0.resolve(&caller, &request.into_inner().npc).await;
+        let resolved = self.0.suggesting(&caller, result).await?;
         Ok(Response::new(ResolveNpcResponse {
             npc: Some(npc::render(resolved.npc)),
             grants: resolved.grants.into_iter().map(render).collect(),

@@ -2,11 +2,12 @@
 
 use kernel::{NpcId, PlayerId};
 use sea_orm::{
-    Condition, ConnectionTrait, IntoActiveModel, PaginatorTrait as _, entity::prelude::*,
+    Condition, ConnectionTrait, IntoActiveModel, PaginatorTrait as _, QueryOrder as _,
+    QuerySelect as _, entity::prelude::*,
 };
 use store::{Json, Micros, Text};
 
-use super::{Lock, list as stored_list, paged, read_list};
+use super::{Lock, SUGGESTED_FROM, list as stored_list, paged, read_list};
 use crate::{
     Error,
     name::Reference,
@@ -127,21 +128,40 @@ pub(crate) async fn all(
     rows.into_iter().map(Npc::try_from).collect()
 }
 
+/// What this Player may see; everything, if none is given.
+fn visible(seen_by: Option<PlayerId>) -> Condition {
+    match seen_by {
+        None => Condition::all(),
+        Some(player) => Condition::any()
+            .add(Column::Private.eq(false))
+            .add(Column::Owner.eq(player.as_uuid())),
+    }
+}
+
+/// The newest names that this Player may see, for suggestions.
+pub(crate) async fn names(
+    db: &impl ConnectionTrait,
+    seen_by: Option<PlayerId>,
+) -> Result<Vec<String>, DbErr> {
+    let select = Entity::find()
+        .select_only()
+        .column(Column::Name)
+        .filter(visible(seen_by));
+    select
+        .order_by_desc(Column::Id)
+        .limit(SUGGESTED_FROM)
+        .into_tuple()
+        .all(db)
+        .await
+}
+
 /// Newest first; only what this Player may see, if one is given.
 pub(crate) async fn list(
     db: &impl ConnectionTrait,
     seen_by: Option<PlayerId>,
     page: Page,
 ) -> Result<Paged<Npc>, Error> {
-    let mut visible = Condition::all();
-    if let Some(player) = seen_by {
-        visible = visible.add(
-            Condition::any()
-                .add(Column::Private.eq(false))
-                .add(Column::Owner.eq(player.as_uuid())),
-        );
-    }
-    let select = Entity::find().filter(visible);
+    let select = Entity::find().filter(visible(seen_by));
     let rows = paged(select, Column::Id, page).all(db).await?;
     let Paged { rows, next } = page.cut(rows, |row| row.id, Model::bytes);
     Ok(Paged {

@@ -1,10 +1,10 @@
 //! The table `players`.
 
 use kernel::PlayerId;
-use sea_orm::{ConnectionTrait, IntoActiveModel, QuerySelect, entity::prelude::*};
+use sea_orm::{ConnectionTrait, IntoActiveModel, QueryOrder as _, QuerySelect, entity::prelude::*};
 use store::{Micros, Text};
 
-use super::{Lock, paged};
+use super::{Lock, SUGGESTED_FROM, paged};
 use crate::{
     Error,
     name::Reference,
@@ -86,6 +86,17 @@ pub(crate) async fn operator(
 ) -> Result<Option<Model>, DbErr> {
     let select = Entity::find().filter(Column::Kind.eq(OPERATOR)).limit(1);
     lock.on(select).one(db).await
+}
+
+/// The newest names, for suggestions.
+pub(crate) async fn names(db: &impl ConnectionTrait) -> Result<Vec<String>, DbErr> {
+    let select = Entity::find().select_only().column(Column::Name);
+    select
+        .order_by_desc(Column::Id)
+        .limit(SUGGESTED_FROM)
+        .into_tuple()
+        .all(db)
+        .await
 }
 
 pub(crate) async fn list(db: &impl ConnectionTrait, page: Page) -> Result<Paged<Player>, Error> {

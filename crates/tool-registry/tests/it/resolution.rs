@@ -68,6 +68,23 @@ on_every_database! {
         assert_eq!((missing.code, missing.sentence.as_str()), (ErrorCode::NotFound, "there is no NPC \"Missing\""));
     }
 
+    async fn a_name_that_is_not_found_gets_the_nearest_that_the_player_may_see(store: Store) {
+        let setup = Setup::new(store).await;
+        setup.private_npc(&setup.owner, "Secret Keeper").await;
+        setup.npc(&setup.owner, "Gate Keeper").await;
+        for (player, given, nearest) in [
+            (&setup.owner, "Secret Keper", "; did you mean \"Secret Keeper\"?"),
+            (&setup.operator, "Secret Keper", "; did you mean \"Secret Keeper\"?"),
+            (&setup.other, "Gate Keper", "; did you mean \"Gate Keeper\"?"),
+            (&setup.other, "Secret", ""),
+        ] {
+            let sentence = format!("there is no NPC {given:?}{nearest}");
+            assert_eq!(refused(resolve(&setup, player, given).await).sentence, sentence);
+            let request = GetNpcRequest { npc: given.to_owned() };
+            assert_eq!(refused(setup.npcs(player).get_npc(request).await).sentence, sentence);
+        }
+    }
+
     async fn a_private_colleague_is_there_only_in_turns_of_those_who_see_it(store: Store) {
         let setup = Setup::new(store).await;
         setup.npc(&setup.owner, "Keeper").await;
