@@ -204,6 +204,12 @@ impl Journal {
     }
 
     fn begin_write(&mut self) -> Result<(), Error> {
+        // A Provider that never pauses leaves no time for a write to be looked after; this does.
+        if self.writing.is_some()
+            && let Some(written) = under_way(&mut self.writing).now_or_never()
+        {
+            self.written(written)?;
+        }
         if self.writing.is_some() || !self.recorder.is_changed() {
             return Ok(());
         }

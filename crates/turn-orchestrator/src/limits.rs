@@ -35,6 +35,14 @@ pub(crate) enum Limit {
 }
 
 impl Limit {
+    /// Whether it leads to the end of the turn, and not only to an error result.
+    pub(crate) const fn ends_turn(self) -> bool {
+        match self {
+            Self::Steps | Self::Calls | Self::Time | Self::Repeats => true,
+            Self::CallsPerStep => false,
+        }
+    }
+
     /// The word that wide events and stored turns use.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {

@@ -11,8 +11,12 @@ use kernel::{
 };
 use llm::{ModelName, Provider, Providers};
 use runtime::Lifecycle;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::{
+    sync::oneshot,
+    time::{MissedTickBehavior, interval, sleep},
+};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use crate::{
     Config, Deps, Error,
@@ -113,32 +117,43 @@ impl Service {
         let npc = self.registry.resolve(&start.npc, player).await?;
         allowed(decide(caller, Act::TalkToNpc(npc.facts)), "NPC", &start.npc)?;
         let (model, provider) = self.model_of(&npc)?;
-        let started = self
-            .store
-            .start(Plan {
-                player,
-                npc: npc.id,
-                conversation: start.conversation,
-                request: start.request,
-                trigger: start.trigger,
-                limits: self.limits,
-                lease: LEASE,
-            })
-            .await?;
-        if !started.already {
-            let turn = Turn {
-                guard: self.running.add(started.turn),
-                service: Arc::clone(self),
-                started: started.clone(),
-                player,
-                npc,
-                model,
-                provider,
-            };
-            // On the tracker itself: at the hard stop a turn settles before it ends, and a panic is the turn's own affair.
-            self.lifecycle.tracker().spawn(turn.run());
-        }
-        Ok(started)
+        let plan = Plan {
+            player,
+            npc: npc.id,
+            conversation: start.conversation,
+            request: start.request,
+            trigger: start.trigger,
+            limits: self.limits,
+            lease: LEASE,
+        };
+        let (answer, answered) = oneshot::channel();
+        let service = Arc::clone(self);
+        // A caller that goes away ends its call and not what it started: from here on this is the process's own task. It is on the
+        // tracker itself, because at the hard stop a turn settles before it ends, and its panic is its own affair.
+        self.lifecycle.tracker().spawn(
+            async move {
+                let started = service.store.start(plan).await;
+                let turn = match &started {
+                    Ok(started) if !started.already => Some(Turn {
+                        guard: service.running.add(started.turn),
+                        service,
+                        started: started.clone(),
+                        player,
+                        npc,
+                        model,
+                        provider,
+                    }),
+                    Ok(_) | Err(_) => None,
+                };
+                // Whoever asked may have gone.
+                drop(answer.send(started));
+                if let Some(turn) = turn {
+                    turn.run().await;
+                }
+            }
+            .in_current_span(),
+        );
+        answered.await.unwrap_or(Err(Error::ShuttingDown))
     }
 
     /// What an NPC can do now, by the very function that a turn's Tool set is built with.

@@ -258,15 +258,12 @@ impl Turn {
             let called = work.journal.recorder.calls() > 0;
             for limit in desk.met.drain(..) {
                 meet(&mut work.met, limit);
-                match limit {
-                    Limit::CallsPerStep => {
-                        work.journal
-                            .recorder
-                            .notice(NoticeCode::Limit, &limits.sentence(limit));
-                    }
-                    Limit::Calls | Limit::Repeats | Limit::Steps | Limit::Time => {
-                        forced.get_or_insert(limit);
-                    }
+                if limit.ends_turn() {
+                    forced.get_or_insert(limit);
+                } else {
+                    work.journal
+                        .recorder
+                        .notice(NoticeCode::Limit, &limits.sentence(limit));
                 }
             }
             if tools == Tools::Off {
@@ -374,7 +371,9 @@ impl Turn {
         let (status, finish, sentence) = match end {
             End::Answered(finish) => {
                 recorder.settle(CUT);
-                (TurnStatus::Finished, finish, None)
+                let ending = work.met.iter().find(|limit| limit.ends_turn());
+                let sentence = ending.map(|limit| limits.sentence(*limit));
+                (TurnStatus::Finished, finish, sentence)
             }
             End::Failed(_, sentence) => {
                 recorder.settle("The turn failed before this call was done.");

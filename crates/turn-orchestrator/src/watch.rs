@@ -5,13 +5,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use coordination::{Event, EventStream};
+use coordination::EventStream;
 use futures::{Stream, StreamExt as _, stream};
 use kernel::TurnId;
 use tokio::time::{sleep, timeout};
 
 use crate::{
     Error,
+    grpc::event::Told,
     parts::TurnStatus,
     service::Service,
     store::{Message, Turn},
@@ -29,8 +30,8 @@ const POLL: Duration = Duration::from_millis(500);
 pub(crate) enum Seen {
     /// The turn as it stands.
     Snapshot(Box<Snapshot>),
-    /// One event, as the turn's owner encoded it.
-    Event(Event),
+    /// One event, as the turn's owner told it.
+    Event(Told),
 }
 
 /// A turn as it stands.
@@ -119,10 +120,15 @@ impl Watcher {
                     match timeout(silence, events.next()).await {
                         Ok(Some(Ok(event))) => {
                             self.last = Some(event.number);
-                            if crate::grpc::event::is_last(&event.payload) {
+                            let Some(told) = Told::decode(event.payload) else {
+                                return Some(Err(Error::Stored {
+                                    what: "event of a turn",
+                                }));
+                            };
+                            if told.is_last() {
                                 self.phase = Phase::Over;
                             }
-                            return Some(Ok(Seen::Event(event)));
+                            return Some(Ok(Seen::Event(told)));
                         }
                         Ok(Some(Err(_)) | None) => self.phase = Phase::Snapshot,
                         Err(_silent) => match self.service.store.turn(self.turn).await {

@@ -16,14 +16,20 @@ pub(crate) fn encode(number: u64, event: &Event) -> Bytes {
     event.encode_to_vec().into()
 }
 
-/// Reads an event back. Owners of another release may have written it.
-pub(crate) fn decode(payload: Bytes) -> Option<wire::TurnEvent> {
-    wire::TurnEvent::decode(payload).ok()
-}
+/// An event as a watcher gets it.
+#[derive(Debug)]
+pub(crate) struct Told(pub(super) wire::TurnEvent);
 
-/// Whether nothing follows this event.
-pub(crate) fn is_last(payload: &Bytes) -> bool {
-    decode(payload.clone()).is_some_and(|event| matches!(event.event, Some(Wire::TurnEnded(_))))
+impl Told {
+    /// Reads an event back. Owners of another release may have written it.
+    pub(crate) fn decode(payload: Bytes) -> Option<Self> {
+        wire::TurnEvent::decode(payload).ok().map(Self)
+    }
+
+    /// Whether nothing follows.
+    pub(crate) const fn is_last(&self) -> bool {
+        matches!(self.0.event, Some(Wire::TurnEnded(_)))
+    }
 }
 
 fn to_wire(event: &Event) -> Wire {

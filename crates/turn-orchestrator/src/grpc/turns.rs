@@ -14,7 +14,7 @@ use proto::turn::v1::{
 };
 use tonic::{Request, Response, Status};
 
-use super::{event, id, render};
+use super::{id, render};
 use crate::{
     Error,
     service::{Service, Start},
@@ -100,11 +100,7 @@ impl TurnService for Turns {
         let items = seen.map(|seen| {
             let item = match seen? {
                 Seen::Snapshot(snapshot) => Item::Snapshot(render::snapshot(*snapshot)),
-                Seen::Event(event) => {
-                    Item::Event(event::decode(event.payload).ok_or(Error::Stored {
-                        what: "event of a turn",
-                    })?)
-                }
+                Seen::Event(told) => Item::Event(told.0),
             };
             Ok(WatchTurnResponse { item: Some(item) })
         });

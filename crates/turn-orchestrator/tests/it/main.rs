@@ -14,6 +14,7 @@ mod conversations;
 mod death;
 mod limits;
 mod providers;
+mod redis;
 mod replay;
 mod starting;
 mod tools;

@@ -85,6 +85,7 @@ pub(crate) struct Setup {
     pub(crate) config: Config,
     pub(crate) wire: Wire,
     pub(crate) has_fetch: bool,
+    pub(crate) coordination: coordination::Config,
 }
 
 impl Default for Setup {
@@ -96,6 +97,7 @@ impl Default for Setup {
             },
             wire: Wire::ChatCompletions,
             has_fetch: true,
+            coordination: coordination::Config::in_process(),
         }
     }
 }
@@ -113,12 +115,8 @@ impl Village {
         let dynamic: Arc<dyn Clock> = Arc::clone(&clock) as Arc<dyn Clock>;
         let keys = Arc::new(token::Village::generate(&dynamic).unwrap());
         let ended = CancellationToken::new();
-        let coordination = coordination::connect(
-            &coordination::Config::in_process(),
-            &TaskTracker::new(),
-            &ended,
-        )
-        .unwrap();
+        let coordination =
+            coordination::connect(&setup.coordination, &TaskTracker::new(), &ended).unwrap();
         let config = tool_registry::Config {
             operator_token: Secret::new(OPERATOR_TOKEN),
             // The second is known to the registry alone.

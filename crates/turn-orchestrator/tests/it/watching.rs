@@ -24,7 +24,7 @@ use crate::{
 const SNAPSHOT: From = From::Snapshot(SnapshotFirst {});
 
 /// Applies whatever a watcher gets.
-async fn follow(mut items: futures::stream::BoxStream<'static, Item>) -> Replay {
+pub(crate) async fn follow(mut items: futures::stream::BoxStream<'static, Item>) -> Replay {
     let mut replay = Replay::default();
     while let Some(item) = items.next().await {
         match item {
