@@ -9,6 +9,7 @@
 )]
 
 mod abort;
+mod alone;
 mod calls;
 mod conversations;
 mod death;
