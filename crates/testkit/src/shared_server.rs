@@ -127,6 +127,7 @@ pub(crate) fn lock(name: &str) -> File {
 }
 
 /// Runs a program to its end. A failure says what to install when it is missing.
+#[cfg(feature = "database")]
 pub(crate) fn run(program: &str, arguments: &[&str], package: &str) -> Result<String, String> {
     let output = Command::new(program)
         .args(arguments)
