@@ -15,9 +15,6 @@ pub(crate) use repeats::{Repeats, Verdict};
 
 /// Bytes of all Parts of one answer. Snapshots travel in one gRPC message of [`limits::RPC_MESSAGE_BYTES`], with room to spare.
 pub(crate) const ANSWER_BYTES: usize = 4 * 1_024 * 1_024;
-/// Calls that a model may begin in one step before the step counts as a runaway. Every one of them gets a result.
-pub(crate) const RUNAWAY_CALLS: usize = 512;
-
 /// A ceiling that a turn can meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     Error,
     journal::Journal,
-    limits::{ANSWER_BYTES, Limit, Limits, RUNAWAY_CALLS, Repeats, Verdict, cut_end},
+    limits::{ANSWER_BYTES, Limit, Limits, Repeats, Verdict, cut_end},
     parts::{Content, Outcome},
     tool::{self, Context, Ran},
     toolset::ToolSet,
@@ -134,11 +134,6 @@ pub(crate) async fn stream(
             return Err(Broken::Runaway(format!(
                 "the answer grew beyond {} MiB",
                 ANSWER_BYTES / 1_048_576
-            )));
-        }
-        if journal.recorder.calls() > RUNAWAY_CALLS {
-            return Err(Broken::Runaway(format!(
-                "the model began more than {RUNAWAY_CALLS} Tool calls in one step"
             )));
         }
     }

@@ -192,4 +192,40 @@ on_every_database! {
         assert!(usage.input_tokens > 0);
         assert_eq!(usage.input_tokens, steps);
     }
+
+    async fn an_answer_that_grows_without_end_is_ended_in_words(store: Store) {
+        let village = Village::new(store).await;
+        village.npc("Keeper", &[]).await;
+        let megabyte = "x".repeat(1_024 * 1_024);
+        let endless = (0..6).fold(Step::new(), |step, _| step.text(&megabyte));
+        village.provider.script([endless, Step::new().text("Short.")]);
+        let done = village.say("c", "Keeper", "go").await;
+        assert_eq!(done.ended().status(), TurnStatus::Failed);
+        assert_eq!(done.ended().sentence, "The turn was ended because the answer grew beyond 4 MiB.");
+        assert!(done.lines().iter().all(|line| !line.starts_with("text (open)")));
+    }
+
+    async fn a_model_that_calls_without_end_is_ended_and_every_call_has_a_result(store: Store) {
+        let village = Village::new(store).await;
+        village.npc("Keeper", &["tool:current_time"]).await;
+        let endless = (0..600).fold(Step::new(), |step, n| step.call("current_time", &json!({"n": n})));
+        village.provider.script([endless, Step::new().text("Calm.")]);
+        let done = village.say("c", "Keeper", "go").await;
+        assert_eq!(done.ended().status(), TurnStatus::Failed);
+        assert!(done.ended().sentence.contains("Tool calls in one step"), "{}", done.ended().sentence);
+        assert!(done.lines().iter().all(|line| line == "current_time refused interrupted"));
+        let next = village.say("c", "Keeper", "and?").await;
+        assert_eq!(next.lines(), ["text: Calm."], "the strict Provider takes the history");
+    }
+
+    async fn a_tools_name_of_a_megabyte_is_cut(store: Store) {
+        let village = Village::new(store).await;
+        village.npc("Keeper", &["tool:current_time"]).await;
+        let name = "current_time".repeat(100_000);
+        village.provider.script([Step::new().call(&name, &json!({})), Step::new().text("Sorry.")]);
+        let done = village.say("c", "Keeper", "go").await;
+        let Some(Content::ToolCall(call)) = &done.message.parts[0].content else { panic!("no call") };
+        assert!(call.tool_name.len() < 300 && call.sentence.len() < 300, "{}", call.sentence);
+        assert_eq!(done.ended().status(), TurnStatus::Finished);
+    }
 }

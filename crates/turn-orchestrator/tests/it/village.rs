@@ -12,7 +12,7 @@ use std::{
 
 use coordination::Coordination;
 use futures::StreamExt as _;
-use kernel::{Caller, Clock, PlayerId, Secret, ServiceName};
+use kernel::{Caller, Clock, PlayerId, Secret, ServiceName, limits::RPC_MESSAGE_BYTES};
 use llm::Providers;
 use proto::{
     fetch::v1::{
@@ -293,7 +293,7 @@ impl Village {
     }
 
     pub(crate) fn turns(&self, caller: &Caller) -> TurnServiceClient<CallerChannel> {
-        TurnServiceClient::new(self.channel(caller))
+        TurnServiceClient::new(self.channel(caller)).max_decoding_message_size(RPC_MESSAGE_BYTES)
     }
 
     pub(crate) fn conversations(
@@ -301,6 +301,7 @@ impl Village {
         caller: &Caller,
     ) -> ConversationServiceClient<CallerChannel> {
         ConversationServiceClient::new(self.channel(caller))
+            .max_decoding_message_size(RPC_MESSAGE_BYTES)
     }
 
     /// Starts a turn of the Player's.

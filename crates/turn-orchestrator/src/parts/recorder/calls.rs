@@ -3,7 +3,13 @@
 use kernel::{CallId, JsonText, clean_text, floor_char_boundary, limits::TOOL_ARGUMENT_BYTES};
 
 use super::{Recorder, number};
-use crate::parts::{Call, Content, Event, Outcome, Progress};
+use crate::{
+    limits::cut_end,
+    parts::{Call, Content, Event, Outcome, Progress},
+};
+
+/// Bytes that are kept of a name or id that a model or Provider invented. What is longer names no Tool.
+const NAME_BYTES: usize = 256;
 
 impl Recorder {
     /// The id of the call at this place.
@@ -34,7 +40,7 @@ impl Recorder {
         }
         self.close_prose();
         let id = CallId::mint(&*self.clock);
-        let tool = clean_text(tool).into_owned();
+        let tool = cut_end(&clean_text(tool), NAME_BYTES).into_owned();
         self.bytes += tool.len();
         let at = self.add(Content::Call(Box::new(Call {
             id,
@@ -80,7 +86,7 @@ impl Recorder {
     ) {
         let meta = self.provider_meta(meta);
         if let Some((_, call)) = self.streaming_call(index) {
-            call.wire_id = wire_id.map(|id| clean_text(&id).into_owned());
+            call.wire_id = wire_id.map(|id| cut_end(&clean_text(&id), NAME_BYTES).into_owned());
             call.meta = meta;
         }
     }
