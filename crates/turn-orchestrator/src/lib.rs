@@ -1,8 +1,8 @@
 //! The turn: a Player's Message, the steps that answer it, the Tool calls in them, and what is kept of it all.
 //!
 //! A turn belongs to the process that started it, by a lease in the database, and to no connection: who watches may come and go.
-//! Its loop ([`turn`]) streams a Provider into Parts ([`parts`]), judges and runs the calls in it ([`step`], [`tool`]), and goes on until
-//! there is an answer or a ceiling is met ([`limits`]). What an NPC may call is built from its Grants at the start of every turn ([`toolset`]).
+//! Its loop (`turn`) streams a Provider into Parts (`parts`), judges and runs the calls in it (`step`, `tool`), and goes on until
+//! there is an answer or a ceiling is met (`limits`). What an NPC may call is built from its Grants at the start of every turn (`toolset`).
 //!
 //! **Invariants.** Parts in the database are the truth, the log only delivers: a stored Part knows the last event that it contains. Every
 //! Tool call is recorded before it runs, and gets exactly one result on every path. A turn ends in one transaction with all its Parts settled.
