@@ -60,6 +60,8 @@ async fn connect(file: &Path, connections: u32, purpose: Use) -> Result<Database
         .acquire_timeout(WAIT_TIME)
         .idle_timeout(None)
         .max_lifetime(None)
+        // A connection to a file does not go stale, and each test is a trip to its thread.
+        .test_before_acquire(false)
         .sqlx_logging(false)
         .map_sqlx_sqlite_opts(move |options| {
             let options = options

@@ -1,6 +1,6 @@
 //! SQLite's one writer: it groups the jobs that wait into one commit.
 //!
-//! Each job runs inside a savepoint, so that one that fails takes nothing else with it. No job is answered before the commit of
+//! Where several share a transaction, each runs inside a savepoint, so that one that fails takes nothing else with it. No job is answered before the commit of
 //! its group. Whatever leaves the connection in doubt (a failed commit, a transaction that SQLite itself rolled back) fails the
 //! whole group and replaces the connection: sqlx counts transactions, and would take the next one for a nested one.
 
@@ -210,6 +210,13 @@ impl Worker {
             })
             .await?;
         let tx = Transaction::new(tx);
+        // A job that is alone needs no savepoint: each statement is a trip to the thread that holds the connection.
+        if let [job] = group {
+            return match job.run(&tx).await {
+                Fate::Keep => tx.inner.commit().await,
+                Fate::Undo => tx.inner.rollback().await,
+            };
+        }
         for job in group {
             tx.inner.execute_unprepared("SAVEPOINT job").await?;
             if job.run(&tx).await == Fate::Undo {
