@@ -5,6 +5,8 @@ use std::{net::SocketAddr, time::Duration};
 use runtime::{BoxError, Settings, exposure, process::KeysSettings};
 use serde::Deserialize;
 
+use crate::{error::Error, guard::Rules};
+
 /// How the edge listens, and whom it answers.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -59,7 +61,25 @@ impl Config {
         let config: Self = settings.section("edge")?;
         let keys: KeysSettings = settings.section("keys")?;
         exposure::check("HTTP", config.listen, &[("keys.private", &keys.private)])?;
+        config.check()?;
         Ok(config)
+    }
+
+    /// Judges the values: what an edge would refuse when it is built is refused where settings are checked.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        for (name, limit) in [
+            ("requests_per_minute", u64::from(self.requests_per_minute)),
+            (
+                "failed_logins_per_minute",
+                u64::from(self.failed_logins_per_minute),
+            ),
+            ("streams_per_token", self.streams_per_token as u64),
+        ] {
+            if limit == 0 {
+                return Err(Error::ZeroLimit(name));
+            }
+        }
+        Rules::of(self).map(drop)
     }
 }
 
@@ -90,6 +110,18 @@ mod tests {
         assert!(exposure::is_loopback(config.listen));
         assert_eq!(config.requests_per_minute, 600);
         assert!(config.cors_origins.is_empty() && config.allowed_hosts.is_empty());
+    }
+
+    #[test]
+    fn what_an_edge_would_refuse_is_refused_as_a_setting() {
+        for (name, value, sentence) in [
+            ("CORS_ORIGINS", r#"["nope"]"#, "\"nope\" is not an origin"),
+            ("ALLOWED_HOSTS", r#"["no pe"]"#, "\"no pe\" is not a host"),
+            ("REQUESTS_PER_MINUTE", "0", "requests_per_minute is 0"),
+        ] {
+            let refusal = read(&[(&format!("AGENTSVILLE__EDGE__{name}"), value)]).unwrap_err();
+            assert!(refusal.contains(sentence), "{refusal}");
+        }
     }
 
     #[test]

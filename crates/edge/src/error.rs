@@ -9,13 +9,13 @@ use kernel::ErrorCode;
 pub enum Error {
     /// The listener cannot be opened.
     #[error(
-        "edge.listen: cannot listen on {address}: {source}; is another program on that port? choose another with AGENTSVILLE__EDGE__LISTEN"
+        "edge.listen: cannot listen on {address}: {reason}; is another program on that port? choose another with AGENTSVILLE__EDGE__LISTEN"
     )]
     Listen {
         /// Where.
         address: SocketAddr,
-        /// Why.
-        source: std::io::Error,
+        /// Why. Not a `source`: the sentence has it, and whoever prints the chain would say it twice.
+        reason: std::io::Error,
     },
     /// An entry of `edge.allowed_hosts` is no host.
     #[error(

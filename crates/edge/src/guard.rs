@@ -131,6 +131,7 @@ impl Rules {
 /// The middleware around every route and every fallback.
 pub(crate) async fn around(State(app): State<App>, request: Request, next: Next) -> Response {
     let span = span(&request);
+    let (method, route) = (method(&request), route(&request).to_owned());
     let started = std::time::Instant::now();
     async move {
         let admitted = app.rules.admit(&request);
@@ -146,6 +147,8 @@ pub(crate) async fn around(State(app): State<App>, request: Request, next: Next)
         let milliseconds = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         tracing::info!(
             target: "agentsville.http",
+            method,
+            route,
             status,
             duration_ms = milliseconds,
             "request answered"
@@ -171,18 +174,36 @@ async fn handle(request: Request, next: Next) -> Response {
         })
 }
 
-/// A trace of our own: what a stranger sends as `traceparent` is linked, and never continued.
-fn span(request: &Request) -> tracing::Span {
-    let route = request
+/// The method, as OpenTelemetry names it: one that HTTP does not know is text of a client's.
+fn method(request: &Request) -> &'static str {
+    match *request.method() {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        Method::OPTIONS => "OPTIONS",
+        _ => "_OTHER",
+    }
+}
+
+/// The route's pattern, never the path: that holds what a client wrote.
+fn route(request: &Request) -> &str {
+    request
         .extensions()
         .get::<MatchedPath>()
-        .map_or("(none)", MatchedPath::as_str);
+        .map_or("(none)", MatchedPath::as_str)
+}
+
+/// A trace of our own: what a stranger sends as `traceparent` is linked, and never continued.
+fn span(request: &Request) -> tracing::Span {
     let span = tracing::info_span!(
         target: "agentsville.http",
         "http",
         otel.kind = "server",
-        http.request.method = request.method().as_str(),
-        http.route = route,
+        http.request.method = method(request),
+        http.route = route(request),
         http.response.status_code = tracing::field::Empty,
     );
     let theirs = TraceContextPropagator::new().extract(&Headers(request.headers()));

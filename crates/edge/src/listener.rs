@@ -40,9 +40,9 @@ pub(crate) async fn listen(
     lifecycle: &Lifecycle,
 ) -> Result<SocketAddr, Error> {
     let asked = config.listen;
-    let refused = |source| Error::Listen {
+    let refused = |reason| Error::Listen {
         address: asked,
-        source,
+        reason,
     };
     let listener = TcpListener::bind(asked).await.map_err(refused)?;
     let address = listener.local_addr().map_err(refused)?;

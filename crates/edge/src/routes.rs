@@ -66,18 +66,7 @@ pub struct Edge {
 
 /// Builds the edge. Nothing is connected and nothing listens yet.
 pub fn build(config: Config, deps: Deps, lifecycle: Lifecycle) -> Result<Edge, Error> {
-    for (name, limit) in [
-        ("requests_per_minute", u64::from(config.requests_per_minute)),
-        (
-            "failed_logins_per_minute",
-            u64::from(config.failed_logins_per_minute),
-        ),
-        ("streams_per_token", config.streams_per_token as u64),
-    ] {
-        if limit == 0 {
-            return Err(Error::ZeroLimit(name));
-        }
-    }
+    config.check()?;
     let registry = Registry(deps.registry);
     let app = App(Arc::new(Shared {
         rules: Rules::of(&config)?,

@@ -92,3 +92,12 @@ fn a_query_knows_its_keys() {
         "pageSize is \"-1\", not a whole number from 1 to 200"
     );
 }
+
+#[test]
+fn half_an_emoji_does_not_make_the_whole_body_unreadable() {
+    let map = object(br#"{"text": "cut \ud83d", "more": ["\udc00x"]}"#).unwrap();
+    assert_eq!(
+        Value::Object(map),
+        serde_json::json!({"text": "cut \u{FFFD}", "more": ["\u{FFFD}x"]})
+    );
+}

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use axum::{Json, extract::State};
+use kernel::ErrorCode;
 use proto::turn::v1::{
     AbortTurnRequest, SnapshotFirst, TurnStatus, WatchTurnRequest, WatchTurnResponse,
     abort_turn_request::Target, turn_event::Event, watch_turn_request, watch_turn_response::Item,
@@ -13,7 +14,7 @@ use utoipa::ToSchema;
 
 use crate::{
     auth::Authenticated,
-    body::Named,
+    body::{Named, quoted},
     problem::{Failure, Problem},
     routes::App,
     ui::turn_status,
@@ -44,7 +45,8 @@ pub(crate) async fn abort(
     let request = AbortTurnRequest {
         target: Some(Target::TurnId(turn.clone())),
     };
-    app.turns.turns(&who.caller).abort_turn(request).await?;
+    let asked = app.turns.turns(&who.caller).abort_turn(request).await;
+    asked.map_err(|status| no_such_turn(status.into(), &turn))?;
     let watch = WatchTurnRequest {
         target: Some(watch_turn_request::Target::TurnId(turn.clone())),
         from: Some(watch_turn_request::From::Snapshot(SnapshotFirst {})),
@@ -64,6 +66,17 @@ pub(crate) async fn abort(
         id: turn,
         status: turn_status(status),
     }))
+}
+
+/// A text that is no id names no turn, as it names no Conversation: not found, whatever it looks like.
+fn no_such_turn(problem: Problem, turn: &str) -> Problem {
+    let is_no_id =
+        problem.code == ErrorCode::InvalidArgument && problem.field.as_deref() == Some("turnId");
+    if is_no_id {
+        let detail = format!("there is no turn {}", quoted(turn));
+        return Problem::new(ErrorCode::NotFound, detail);
+    }
+    problem
 }
 
 /// Reads on until the turn has ended.

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{
     client::{chunks, kinds},
+    real::RealVillage,
     scripted::{Script, say},
     village::{Village, config, question},
 };
@@ -240,6 +241,19 @@ async fn an_abort_ends_the_stream_and_says_how_the_turn_stands() {
     assert_eq!(chunks[7]["messageMetadata"]["status"], "aborted");
     let again = village.post("/v1/turns/turn-chat1-u1/abort").send().await;
     assert_eq!(again.json()["status"], "aborted");
+}
+
+#[tokio::test]
+async fn what_is_no_id_names_no_turn_as_it_names_no_conversation() {
+    let village = RealVillage::start().await;
+    let operator = village.operator().await;
+    let abort = operator.ask(Method::POST, "/v1/turns/nope/abort");
+    assert_eq!(abort.send().await.problem(404), "there is no turn \"nope\"");
+    let show = operator.ask(Method::GET, "/v1/conversations/nope");
+    assert_eq!(
+        show.send().await.problem(404),
+        "there is no Conversation \"nope\""
+    );
 }
 
 #[tokio::test]
