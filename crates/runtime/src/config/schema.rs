@@ -20,6 +20,13 @@ const OPEN_TABLES: [(&str, &[(&str, Shape)]); 2] = [
             ("wire", Shape::Text),
             ("base_url", Shape::Text),
             ("key", Shape::Text),
+            ("max_output_tokens", Shape::WholeNumber),
+            ("thinking_tokens", Shape::WholeNumber),
+            ("call_ids", Shape::Text),
+            ("connect_timeout_ms", Shape::WholeNumber),
+            ("first_byte_timeout_ms", Shape::WholeNumber),
+            ("idle_timeout_ms", Shape::WholeNumber),
+            ("retries", Shape::WholeNumber),
         ],
     ),
     (
@@ -31,6 +38,7 @@ const OPEN_TABLES: [(&str, &[(&str, Shape)]); 2] = [
 #[derive(Clone, Copy)]
 enum Shape {
     Text,
+    WholeNumber,
     List,
 }
 
@@ -57,6 +65,7 @@ pub(super) fn open_table(path: &str) -> Option<Dict> {
             .map(|(name, shape)| {
                 let value = match shape {
                     Shape::Text => Value::from(""),
+                    Shape::WholeNumber => Value::from(0_i64),
                     Shape::List => Value::from(Vec::<String>::new()),
                 };
                 ((*name).to_owned(), value)

@@ -222,6 +222,35 @@ fn an_unknown_key_is_refused_with_the_nearest() {
 }
 
 #[test]
+fn every_setting_of_a_provider_that_the_documents_name_can_be_set() {
+    let fields = [
+        "max_output_tokens",
+        "thinking_tokens",
+        "connect_timeout_ms",
+        "first_byte_timeout_ms",
+        "idle_timeout_ms",
+        "retries",
+    ];
+    for name in ["openai", "local"] {
+        for field in fields {
+            let variable = format!(
+                "AGENTSVILLE__PROVIDERS__{}__{}",
+                name.to_ascii_uppercase(),
+                field.to_ascii_uppercase()
+            );
+            let settings = load(&[(&variable, "3")]).unwrap();
+            let value: i64 = settings
+                .value(&format!("providers.{name}.{field}"))
+                .unwrap();
+            assert_eq!(value, 3, "{variable}");
+        }
+    }
+    let plain = load(&[("AGENTSVILLE__PROVIDERS__LOCAL__CALL_IDS", "plain")]).unwrap();
+    let value: String = plain.value("providers.local.call_ids").unwrap();
+    assert_eq!(value, "plain");
+}
+
+#[test]
 fn an_empty_variable_counts_as_not_set() {
     let settings = load(&[
         ("DATABASE_URL", ""),
