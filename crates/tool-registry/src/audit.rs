@@ -1,8 +1,8 @@
 //! The audit log: who changed what. A row is written in the transaction of its change.
 
-use kernel::{Act, AuditId, Caller, JsonText, decide};
+use kernel::{Act, AuditId, Caller, JsonText, Timestamp, decide};
 use sea_orm::ConnectionTrait;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use store::{Json, Micros};
 use uuid::Uuid;
 
@@ -39,6 +39,23 @@ pub(crate) struct Entry {
     pub(crate) action: String,
     pub(crate) subject_kind: String,
     pub(crate) subject_id: String,
+}
+
+/// A time as people and programs read it everywhere else: RFC 3339.
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands fields over by reference"
+)]
+pub(crate) fn time<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(at)
+}
+
+/// The same, of a time that may not have come.
+pub(crate) fn time_if_any<S: Serializer>(
+    at: &Option<Timestamp>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    at.as_ref().map(ToString::to_string).serialize(serializer)
 }
 
 impl Registry {

@@ -6,6 +6,8 @@ use kernel::Secret;
 use runtime::{BoxError, Settings};
 use serde::{Deserialize, de::IgnoredAny};
 
+use crate::Error;
+
 /// The Operator's token in the data directory, when the settings have none.
 pub const OPERATOR_TOKEN_FILE: &str = "operator.token";
 
@@ -43,6 +45,18 @@ impl Config {
             providers: providers.into_keys().collect(),
             npcs_per_player: limits.npcs_per_player,
         })
+    }
+}
+
+/// Judges the setting `operator_token` without making one: empty is right, and so is what is long enough.
+///
+/// # Errors
+/// It is too short.
+pub fn check_operator_token(token: &Secret) -> Result<(), Error> {
+    match token.expose().len() {
+        0 => Ok(()),
+        short if short < vault::SECRET_BYTES => Err(Error::ShortOperatorToken(short)),
+        _ => Ok(()),
     }
 }
 

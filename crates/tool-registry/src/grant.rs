@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::{
     Error, Registry,
-    audit::Change,
+    audit::{self, Change},
     error::{Thing, allowed, shown},
     name::Reference,
     npc::Npc,
@@ -23,8 +23,10 @@ const DENIED: &str = "only the NPC's owner and the Operator may change its Grant
 
 /// One row of the one table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Grant {
     pub(crate) id: GrantId,
+    #[serde(rename = "npcId")]
     pub(crate) npc: NpcId,
     #[serde(serialize_with = "word")]
     pub(crate) kind: GrantKind,
@@ -32,6 +34,7 @@ pub(crate) struct Grant {
     pub(crate) target: String,
     /// Empty: all.
     pub(crate) tools: Vec<String>,
+    #[serde(serialize_with = "audit::time")]
     pub(crate) created_at: Timestamp,
 }
 

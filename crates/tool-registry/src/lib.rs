@@ -28,7 +28,7 @@ use ::store::{Store, check_schema};
 use kernel::Clock;
 use runtime::{GrpcServer, Lifecycle};
 
-pub use config::{Config, OPERATOR_TOKEN_FILE, operator_token};
+pub use config::{Config, OPERATOR_TOKEN_FILE, check_operator_token, operator_token};
 pub use error::Error;
 
 /// What the service works with.

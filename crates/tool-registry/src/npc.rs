@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::{
     Error, Registry,
-    audit::Change,
+    audit::{self, Change},
     error::{Thing, allowed, shown},
     grant::Grant,
     hosts,
@@ -26,10 +26,12 @@ const MODEL_CHARS: usize = 200;
 const SLUG_KEY: &str = "npcs_slug";
 const EDIT_DENIED: &str = "only the NPC's owner and the Operator may change it";
 
-/// An agent.
+/// An agent. It is serialized for the audit log, in the words of the HTTP surface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Npc {
     pub(crate) id: NpcId,
+    #[serde(rename = "ownerId")]
     pub(crate) owner: PlayerId,
     pub(crate) name: String,
     pub(crate) slug: String,
@@ -41,7 +43,9 @@ pub(crate) struct Npc {
     pub(crate) sandbox_network: SandboxNetwork,
     pub(crate) sandbox_hosts: Vec<String>,
     pub(crate) generation: i64,
+    #[serde(serialize_with = "audit::time")]
     pub(crate) created_at: Timestamp,
+    #[serde(serialize_with = "audit::time")]
     pub(crate) updated_at: Timestamp,
 }
 

@@ -8,7 +8,7 @@ use store::{Micros, Transaction};
 
 use crate::{
     Error, Registry,
-    audit::Change,
+    audit::{self, Change},
     error::{Thing, allowed},
     name::{Name, Reference},
     page::{Page, Paged},
@@ -29,12 +29,18 @@ const TOKEN_KEY: &str = "players_token_hash";
 
 /// A user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Player {
     pub(crate) id: PlayerId,
     pub(crate) name: String,
     pub(crate) slug: String,
     pub(crate) operator: bool,
+    #[serde(serialize_with = "audit::time")]
     pub(crate) created_at: Timestamp,
+    #[serde(
+        serialize_with = "audit::time_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub(crate) revoked_at: Option<Timestamp>,
 }
 

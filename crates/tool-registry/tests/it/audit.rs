@@ -58,6 +58,21 @@ on_every_database! {
         assert_eq!((name(&row.before_json), name(&row.after_json)), ("Keeper".into(), "Old Keeper".into()));
     }
 
+    async fn before_and_after_speak_as_the_http_surface_does(store: Store) {
+        let setup = Setup::new(store).await;
+        setup.npc(&setup.owner, "Keeper").await;
+        setup.add(&setup.owner, "Keeper", "tool:current_time").await.expect("a Grant");
+        let request = ListAuditRowsRequest { page_size: 10, page_token: String::new() };
+        let rows = setup.audit(&setup.operator).list_audit_rows(request).await.expect("rows").into_inner().rows;
+        for row in rows {
+            let after: serde_json::Value = serde_json::from_str(&row.after_json).expect("JSON");
+            let fields = after.as_object().expect("a thing");
+            assert!(fields.keys().all(|name| !name.contains('_')), "{after}");
+            let at = fields["createdAt"].as_str().expect("a time in words");
+            assert!(at.ends_with('Z') && at.contains('T'), "{at}");
+        }
+    }
+
     async fn what_is_refused_leaves_no_row(store: Store) {
         let setup = Setup::new(store).await;
         setup.npc(&setup.owner, "Keeper").await;
