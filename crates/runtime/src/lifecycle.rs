@@ -177,7 +177,8 @@ impl Lifecycle {
             () = tokio::time::sleep(grace) => false,
             () = hurry => false,
         };
-        if !drained {
+        // A start that failed hurries although nothing runs yet.
+        if !drained && !self.0.tracker.is_empty() {
             tracing::warn!(tasks = self.0.tracker.len(), "ending tasks that still run");
         }
         self.0.hard.cancel();
