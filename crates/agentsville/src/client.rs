@@ -10,12 +10,12 @@ mod sse;
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use http::{HeaderValue, Method, StatusCode, header};
-use kernel::{ErrorCode, JsonText, Secret};
+use kernel::{ErrorCode, JsonText};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
 pub use chunk::{Chunk, Ending, Finished, InvalidChunk, Notice, Started, Usage};
-pub use server::{Server, token};
+pub use server::{Server, Token, token};
 
 use crate::failure::{Failure, Problem};
 
@@ -38,6 +38,8 @@ pub struct Client {
     http: reqwest::Client,
     server: Server,
     authorization: HeaderValue,
+    /// Where the token is from, for a sentence.
+    origin: String,
 }
 
 /// A list, newest first.
@@ -58,14 +60,17 @@ struct Page {
 
 impl Client {
     /// A client of this Village, with this bearer token.
-    pub fn new(server: Server, token: &Secret) -> Result<Self, Failure> {
+    pub fn new(server: Server, token: &Token) -> Result<Self, Failure> {
         let unusable = || {
             Failure::of(
                 ErrorCode::Unauthenticated,
-                "the token has characters that no token of a Village has; check AGENTSVILLE_TOKEN",
+                format!(
+                    "the token has characters that no token of a Village has; check {}",
+                    token.origin
+                ),
             )
         };
-        let mut authorization = HeaderValue::from_str(&format!("Bearer {}", token.expose()))
+        let mut authorization = HeaderValue::from_str(&format!("Bearer {}", token.text.expose()))
             .map_err(|_invalid| unusable())?;
         authorization.set_sensitive(true);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -99,6 +104,7 @@ impl Client {
             http,
             server,
             authorization,
+            origin: token.origin.clone(),
         })
     }
 
@@ -235,7 +241,9 @@ impl Client {
             Ok(None) | Err(_) => Vec::new(),
         };
         match serde_json::from_slice::<Problem>(&body) {
-            Ok(problem) if is_problem && !problem.detail.is_empty() => Failure::Failed(problem),
+            Ok(problem) if is_problem && !problem.detail.is_empty() => {
+                Failure::Failed(self.in_words_of_here(problem))
+            }
             Ok(_) | Err(_) => Failure::of(
                 ErrorCode::Unavailable,
                 format!(
@@ -244,6 +252,18 @@ impl Client {
                 ),
             ),
         }
+    }
+
+    /// Which token was not taken is what a person at the command line can mend; the Village speaks of a header.
+    fn in_words_of_here(&self, problem: Problem) -> Problem {
+        if problem.code != ErrorCode::Unauthenticated {
+            return problem;
+        }
+        let detail = format!(
+            "{} does not know the token that it was sent ({}): it was revoked, is another Village's, or was replaced",
+            self.server, self.origin
+        );
+        Problem { detail, ..problem }
     }
 
     fn no_village(&self) -> Failure {

@@ -84,18 +84,28 @@ impl fmt::Display for Server {
     }
 }
 
+/// A bearer token.
+#[derive(Debug, Clone)]
+pub struct Token {
+    /// The token itself.
+    pub text: Secret,
+    /// Where it was found, for a sentence: `AGENTSVILLE_TOKEN`, or a file.
+    pub origin: String,
+}
+
 /// The token for a Village: `AGENTSVILLE_TOKEN`, else, for a Village on this machine, the Operator's: from the settings, or from the
 /// data directory that they name.
 pub fn token(
     server: &Server,
     from_environment: Option<&str>,
     settings: impl FnOnce() -> Result<Settings, Failure>,
-) -> Result<Secret, Failure> {
+) -> Result<Token, Failure> {
+    let from = |text: Secret, origin: String| Token { text, origin };
     if let Some(token) = from_environment
         .map(str::trim)
         .filter(|token| !token.is_empty())
     {
-        return Ok(Secret::new(token));
+        return Ok(from(Secret::new(token), "AGENTSVILLE_TOKEN".to_owned()));
     }
     if !server.is_loopback() {
         return Err(Failure::of(
@@ -110,11 +120,13 @@ pub fn token(
         .value("operator_token")
         .map_err(Failure::precondition)?;
     if !set.is_empty() {
-        return Ok(set);
+        return Ok(from(set, "the setting operator_token".to_owned()));
     }
     let data_dir = settings.data_dir().map_err(Failure::precondition)?;
     let path = data_dir.join(tool_registry::OPERATOR_TOKEN_FILE);
-    read_token(&path).map_err(|error| {
+    let origin = path.display().to_string();
+    let read = read_token(&path).map(|text| from(text, origin));
+    read.map_err(|error| {
         Failure::of(
             ErrorCode::Unauthenticated,
             format!(

@@ -11,7 +11,7 @@ use super::chat::{Question, ask, verdict};
 use crate::{
     app::App,
     cli::DemoArgs,
-    client::{Client, Server},
+    client::{Client, Server, Token},
     compose,
     demo::{METADATA_URL, NoticeBoard, Rehearsal},
     failure::Failure,
@@ -79,7 +79,11 @@ async fn tell(
     board: &NoticeBoard,
 ) -> Result<(), Failure> {
     let server = Server::parse(&format!("http://{}", village.http))?;
-    let client = Client::new(server, &village.operator.token)?;
+    let token = Token {
+        text: village.operator.token.clone(),
+        origin: "the demo's own".to_owned(),
+    };
+    let client = Client::new(server, &token)?;
     let npc = serde_json::json!({ "name": NPC, "persona": PERSONA, "model": model });
     client.post(&["npcs"], &npc).await?;
     for what in ["tool:current_time", "tool:fetch_url"] {

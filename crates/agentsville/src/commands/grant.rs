@@ -1,6 +1,6 @@
 //! `grant add|remove|list`.
 
-use kernel::{ErrorCode, GrantWhat, InvalidGrantWhat};
+use kernel::{BuiltinTool, ErrorCode, Family, GrantWhat, InvalidGrantWhat, nearest};
 use serde::{Deserialize, Serialize};
 
 use super::{print_list, short_time};
@@ -65,8 +65,13 @@ pub(crate) async fn run(app: &App, command: &GrantCommand) -> Result<(), Failure
 /// Reads WHAT here, so that a slip is answered at once and names the nearest. The Village reads it again.
 fn what(text: &str) -> Result<GrantWhat, Failure> {
     text.parse().map_err(|error: InvalidGrantWhat| {
-        let problem =
-            Problem::new(ErrorCode::InvalidArgument, error.to_string()).with_field("what");
+        let mut sentence = error.to_string();
+        if let InvalidGrantWhat::Shape(_) = error
+            && let Some(meant) = meant(text)
+        {
+            sentence = format!("{sentence}; did you mean {meant}?");
+        }
+        let problem = Problem::new(ErrorCode::InvalidArgument, sentence).with_field("what");
         match error {
             InvalidGrantWhat::Shape(_) => Failure::Usage(problem),
             InvalidGrantWhat::Kind { .. }
@@ -74,6 +79,17 @@ fn what(text: &str) -> Result<GrantWhat, Failure> {
             | InvalidGrantWhat::Family { .. } => Failure::Failed(problem),
         }
     })
+}
+
+/// What somebody meant who left out the kind: the built-in Tool or family that is called most like it.
+fn meant(text: &str) -> Option<String> {
+    let tools = BuiltinTool::ALL.map(|tool| (tool.as_str(), GrantWhat::Tool(tool)));
+    let families = Family::ALL.map(|family| (family.as_str(), GrantWhat::Family(family)));
+    let all: Vec<(&str, GrantWhat)> = tools.into_iter().chain(families).collect();
+    let name = nearest(text, all.iter().map(|(name, _)| *name))?;
+    all.iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, what)| what.to_string())
 }
 
 async fn add(app: &App, grant: &GrantArgs, tools: Option<&[String]>) -> Result<(), Failure> {
@@ -150,7 +166,13 @@ mod tests {
                 .detail
                 .contains("did you mean current_time?")
         );
-        assert_eq!(what("current_time").unwrap_err().exit_code(), 2);
+        let shapeless = what("curent_time").unwrap_err();
+        assert_eq!(shapeless.exit_code(), 2);
+        let sentence = &shapeless.problem().unwrap().detail;
+        assert!(
+            sentence.ends_with("did you mean tool:current_time?"),
+            "{sentence}"
+        );
         assert_eq!(what("tol:current_time").unwrap_err().exit_code(), 1);
     }
 }

@@ -224,7 +224,12 @@ async fn show(app: &App, name: &str) -> Result<(), Failure> {
         ),
         format!(
             "  sandbox   one for each {}, network {}{}",
-            npc.sandbox_scope,
+            match npc.sandbox_scope.as_str() {
+                "npc" => "NPC",
+                "player" => "Player",
+                "conversation" => "Conversation",
+                other => other,
+            },
             npc.sandbox_network,
             match npc.sandbox_hosts.as_slice() {
                 [] => String::new(),

@@ -1,8 +1,9 @@
 //! `serve`: a Village, until it is told to stop.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use kernel::ErrorCode;
+use llm::ProviderConfig;
 use runtime::{Lifecycle, Stopped, process, telemetry};
 use serde::Serialize;
 
@@ -14,6 +15,12 @@ use crate::{
     output::Format,
     render::shell_word,
 };
+
+/// Models that are there for whoever has a key, to begin with.
+const OPENAI_MODEL: &str = "openai/gpt-5-mini";
+const ANTHROPIC_MODEL: &str = "anthropic/claude-sonnet-4-5";
+/// The vendors' own hosts, which answer nobody without a key.
+const VENDORS: [&str; 2] = ["//api.openai.com", "//api.anthropic.com"];
 
 /// What a program reads of a Village that is open.
 #[derive(Debug, Serialize)]
@@ -134,30 +141,95 @@ fn welcome(
         format!(" --server {http}")
     };
     let program = shell_word(program);
-    let keyed = sections
-        .providers
-        .iter()
-        .any(|(name, provider)| !provider.key.is_empty() || !is_vendor(name));
-    let model = match sections.providers.get("anthropic") {
-        Some(provider) if !provider.key.is_empty() => "anthropic/claude-sonnet-4-5",
-        Some(_) | None => "openai/gpt-5-mini",
-    };
     lines.push(String::new());
-    if !keyed {
+    let model = model_to_try(&sections.providers);
+    if model.is_none() {
         lines.push(
             "No Provider has a key yet, so NPCs cannot answer: start again with OPENAI_API_KEY or ANTHROPIC_API_KEY set.".to_owned(),
         );
     }
     lines.push("Try, in another terminal:".to_owned());
     lines.extend([
-        format!("  {program}{server} npc create Keeper --model {model}"),
+        format!(
+            "  {program}{server} npc create Keeper --model {}",
+            model.as_deref().unwrap_or(OPENAI_MODEL)
+        ),
         format!("  {program}{server} grant add Keeper tool:current_time"),
         format!("  {program}{server} chat Keeper 'What time is it?'"),
     ]);
     lines.join("\n")
 }
 
-/// The Providers that are there without being set, and need a key.
-fn is_vendor(name: &str) -> bool {
-    matches!(name, "openai" | "anthropic")
+/// A model of a Provider that can answer, as far as the settings tell: one that has a key, or that is somewhere else than the
+/// vendors are, where a key may not be needed. What models there are elsewhere is not known.
+fn model_to_try(providers: &HashMap<String, ProviderConfig>) -> Option<String> {
+    let mut usable: Vec<String> = providers
+        .iter()
+        .filter_map(|(name, provider)| {
+            let elsewhere = provider
+                .base_url
+                .as_deref()
+                .is_some_and(|url| !VENDORS.iter().any(|vendor| url.contains(vendor)));
+            match (name.as_str(), elsewhere, provider.key.is_empty()) {
+                (_, true, _) => Some(format!("{name}/MODEL")),
+                (_, false, true) => None,
+                ("openai", false, false) => Some(OPENAI_MODEL.to_owned()),
+                ("anthropic", false, false) => Some(ANTHROPIC_MODEL.to_owned()),
+                (_, false, false) => Some(format!("{name}/MODEL")),
+            }
+        })
+        .collect();
+    // A name that can be copied as it is comes first, and the choice does not change from start to start.
+    usable.sort_by_key(|model| {
+        (
+            model.ends_with("/MODEL"),
+            model.starts_with("anthropic"),
+            model.clone(),
+        )
+    });
+    usable.into_iter().next()
+}
+
+#[cfg(test)]
+mod tests {
+    use kernel::Secret;
+
+    use super::*;
+
+    fn provider(base_url: &str, key: &str) -> ProviderConfig {
+        ProviderConfig {
+            base_url: Some(base_url.to_owned()),
+            key: Secret::new(key),
+            ..ProviderConfig::default()
+        }
+    }
+
+    fn tried(openai: ProviderConfig, anthropic_key: &str, others: &[&str]) -> Option<String> {
+        let anthropic = provider("https://api.anthropic.com", anthropic_key);
+        let mut providers = HashMap::from([
+            ("openai".to_owned(), openai),
+            ("anthropic".to_owned(), anthropic),
+        ]);
+        for name in others {
+            let local = provider("http://127.0.0.1:11434/v1", "");
+            providers.insert((*name).to_owned(), local);
+        }
+        model_to_try(&providers)
+    }
+
+    #[test]
+    fn a_local_server_without_a_key_is_a_provider_that_can_answer() {
+        let vendor = || provider("https://api.openai.com/v1", "");
+        let keyed = || provider("https://api.openai.com/v1", "k");
+        let local = || provider("http://127.0.0.1:11434/v1", "");
+        assert_eq!(tried(vendor(), "", &[]), None);
+        assert_eq!(tried(local(), "", &[]).as_deref(), Some("openai/MODEL"));
+        assert_eq!(tried(keyed(), "", &[]).as_deref(), Some(OPENAI_MODEL));
+        assert_eq!(tried(keyed(), "k", &[]).as_deref(), Some(OPENAI_MODEL));
+        assert_eq!(tried(local(), "k", &[]).as_deref(), Some(ANTHROPIC_MODEL));
+        assert_eq!(
+            tried(vendor(), "", &["ollama"]).as_deref(),
+            Some("ollama/MODEL")
+        );
+    }
 }

@@ -2,16 +2,18 @@
 
 use std::{collections::HashMap, net::SocketAddr, path::Path};
 
-use kernel::Secret;
-use llm::ProviderConfig;
+use kernel::{ErrorCode, Secret, ServiceName};
+use llm::{ModelName, ProviderConfig, Providers};
 use runtime::{
-    Settings,
+    Settings, Transport,
     admin::AdminSettings,
-    host::{GrpcSettings, parse_listen},
+    exposure,
+    host::{GrpcSettings, HostError, parse_listen},
     process::KeysSettings,
     telemetry::TelemetrySettings,
     tls::TlsSettings,
 };
+use tokio_util::task::TaskTracker;
 use vault::Vault;
 
 use crate::failure::Failure;
@@ -76,9 +78,58 @@ impl Sections {
         settings
             .section::<outbound::Config>("outbound")
             .map_err(Failure::precondition)?;
-        llm::Providers::from_config(sections.providers.clone()).map_err(Failure::precondition)?;
+        let providers =
+            Providers::from_config(sections.providers.clone()).map_err(Failure::precondition)?;
+        sections.refuse_a_default_model_of_nobody(&providers)?;
+        sections.refuse_databases_without_a_driver()?;
+        sections.refuse_exposed_grpc()?;
         sections.refuse_replicas_that_share_nothing(settings)?;
         Ok(sections)
+    }
+
+    fn refuse_a_default_model_of_nobody(&self, providers: &Providers) -> Result<(), Failure> {
+        if self.turn.default_model.is_empty() {
+            return Ok(());
+        }
+        let wrong = |error: &dyn std::error::Error| {
+            let sentence = format!("turn.default_model: {error}");
+            Failure::of(ErrorCode::FailedPrecondition, sentence)
+        };
+        let model: ModelName = self
+            .turn
+            .default_model
+            .parse()
+            .map_err(|error| wrong(&error))?;
+        providers
+            .resolve(&model)
+            .map(drop)
+            .map_err(|error| wrong(&error))
+    }
+
+    /// The addresses are judged by their schemes alone: they may hold passwords, and only their drivers read the rest.
+    fn refuse_databases_without_a_driver(&self) -> Result<(), Failure> {
+        let scheme = |url: &Secret| {
+            let scheme = url.expose().split("://").next().unwrap_or_default();
+            scheme.to_owned()
+        };
+        let (database, redis) = (&self.database.url, &self.redis_url);
+        if !database.is_empty() && !matches!(&*scheme(database), "postgres" | "postgresql") {
+            return Err(Failure::precondition(store::Error::Address));
+        }
+        if !redis.is_empty() && !scheme(redis).starts_with("redis") {
+            return Err(Failure::precondition(coordination::Error::Address));
+        }
+        Ok(())
+    }
+
+    /// The host refuses it too, but only when everything else is open already.
+    fn refuse_exposed_grpc(&self) -> Result<(), Failure> {
+        if self.keys.private.is_empty() && !exposure::is_loopback(self.grpc_listen) {
+            return Err(Failure::precondition(HostError::KeysNotSet {
+                address: self.grpc_listen,
+            }));
+        }
+        Ok(())
     }
 
     fn refuse_replicas_that_share_nothing(&self, settings: &Settings) -> Result<(), Failure> {
@@ -114,9 +165,30 @@ impl Sections {
     }
 }
 
-/// Whether a Village would start with these settings, as far as can be said without opening anything.
+/// Whether a Village would start with these settings, as far as can be said without opening anything but the files that they name.
 pub fn check(settings: &Settings) -> Result<(), Failure> {
-    Sections::read(settings)?;
+    let sections = Sections::read(settings)?;
+    sections.keys.signing_key().map_err(Failure::precondition)?;
+    sections.tls.server().map_err(Failure::precondition)?;
+    let tls = sections.tls.client().map_err(Failure::precondition)?;
+    // Nobody calls the edge, so that it is nobody's peer.
+    let called = ServiceName::ALL
+        .into_iter()
+        .filter(|service| *service != ServiceName::Edge);
+    for service in called {
+        let peer = settings.peer(service).map_err(Failure::precondition)?;
+        if let Some(url) = peer {
+            Transport::remote(&url, tls.as_ref()).map_err(Failure::precondition)?;
+        }
+    }
+    let outbound: outbound::Config = settings
+        .section("outbound")
+        .map_err(Failure::precondition)?;
+    outbound::Connector::new(&outbound, TaskTracker::new()).map_err(Failure::precondition)?;
+    let token: Secret = settings
+        .value("operator_token")
+        .map_err(Failure::precondition)?;
+    tool_registry::check_operator_token(&token).map_err(Failure::precondition)?;
     let secret: Secret = settings.value("secret").map_err(Failure::precondition)?;
     if !secret.is_empty() {
         Vault::new(&secret).map_err(Failure::precondition)?;

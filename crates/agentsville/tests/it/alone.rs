@@ -145,6 +145,33 @@ fn a_wrong_setting_is_a_sentence_that_names_it() {
             "outbound.allow",
         ),
         ("BETTER_AUTH_SECRET", "short", "at least 32"),
+        ("AGENTSVILLE__OPERATOR_TOKEN", "short", "at least 32"),
+        ("DATABASE_URL", "mysql://host/village", "DATABASE_URL"),
+        ("REDIS_URL", "http://host", "REDIS_URL"),
+        ("AGENTSVILLE__GRPC__LISTEN", "0.0.0.0:7070", "keys.private"),
+        (
+            "AGENTSVILLE__EDGE__CORS_ORIGINS",
+            "['nope']",
+            "edge.cors_origins",
+        ),
+        (
+            "AGENTSVILLE__TURN__DEFAULT_MODEL",
+            "opnai/x",
+            "did you mean \"openai\"?",
+        ),
+        ("AGENTSVILLE__PEERS__TOOL_REGISTRY", "registry", "registry"),
+        (
+            "AGENTSVILLE__KEYS__PRIVATE",
+            "no key",
+            "`agentsville keys` prints one",
+        ),
+        ("AGENTSVILLE__TLS__CERTIFICATE", "/nope", "tls.key"),
+        (
+            "AGENTSVILLE__OUTBOUND__CA_FILE",
+            "/nope",
+            "outbound.ca_file",
+        ),
+        ("AGENTSVILLE__PROVIDERS__OPENAI__RETRIES", "9", "retries"),
     ] {
         let run = Person::new().with(name, value).run(&["check-config"]);
         assert_eq!(

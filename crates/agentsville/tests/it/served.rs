@@ -464,7 +464,10 @@ async fn a_player_enters_with_a_token_sees_what_players_see_and_is_shown_out() {
     );
     home.run(&["player", "revoke", "Ann"]).ok();
     let stranger = home.run_as("not-a-token", &["npc", "list"]);
-    assert_eq!(stranger.problem()["code"], "unauthenticated");
+    let problem = stranger.problem();
+    assert_eq!(problem["code"], "unauthenticated");
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains("(AGENTSVILLE_TOKEN)"), "{detail}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -98,7 +98,7 @@ fn a_token_is_read_from_the_environment_first_then_from_the_settings_then_from_t
         (Some("given"), "from-settings", "given"),
     ] {
         assert_eq!(
-            token(&here, given, || settings(set)).unwrap().expose(),
+            token(&here, given, || settings(set)).unwrap().text.expose(),
             found
         );
     }
