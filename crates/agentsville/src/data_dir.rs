@@ -1,30 +1,16 @@
 //! The data directory, and the Operator's token in it.
 
-use std::{
-    fs,
-    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use kernel::Secret;
 use runtime::Settings;
 
 use crate::failure::Failure;
 
-/// Makes the directory if it is missing, and closes it to everybody but its owner (0700).
+/// Makes the directory if it is missing, and closes it to everybody but its owner (0700), as [`store::prepare_data_dir`] says.
 pub(crate) fn prepare(settings: &Settings) -> Result<PathBuf, Failure> {
     let path = settings.data_dir().map_err(Failure::precondition)?;
-    let made = fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&path)
-        .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(0o700)));
-    made.map_err(|error| {
-        Failure::precondition(format!(
-            "cannot use {} as data directory: {error}; name another with AGENTSVILLE__DATA_DIR",
-            path.display()
-        ))
-    })?;
+    store::prepare_data_dir(&path).map_err(Failure::precondition)?;
     Ok(path)
 }
 

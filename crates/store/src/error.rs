@@ -48,6 +48,14 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    /// The data directory is somebody else's, or serves others too.
+    #[error("{} cannot be the data directory: it {why}, and closing it (0700) would lock them out; set AGENTSVILLE__DATA_DIR to a directory of its own", path.display())]
+    NotOurs {
+        /// The directory.
+        path: PathBuf,
+        /// What it is.
+        why: &'static str,
+    },
     /// Another process holds the data directory.
     #[error("the data directory {} is in use by another AgentsVille process{}; stop that one, or set another AGENTSVILLE__DATA_DIR", path.display(), process.map(|id| format!(" (process {id})")).unwrap_or_default())]
     InUse {
@@ -111,6 +119,7 @@ impl Error {
             Self::Schema(_) | Self::InUse { .. } => ErrorCode::FailedPrecondition,
             Self::Address
             | Self::DataDir { .. }
+            | Self::NotOurs { .. }
             | Self::Open { .. }
             | Self::Panicked
             | Self::Query(_) => ErrorCode::Internal,

@@ -15,6 +15,7 @@
 
 mod column;
 mod connect;
+mod directory;
 mod error;
 mod postgres;
 mod schema;
@@ -24,6 +25,7 @@ mod writer;
 
 pub use column::{Json, Micros, Text};
 pub use connect::{Config, Engine, Settings, Store};
+pub use directory::prepare_data_dir;
 pub use error::{Cause, Error};
 pub use schema::{SchemaProblem, SchemaVersion, check_schema, migrate};
 pub use transaction::Transaction;

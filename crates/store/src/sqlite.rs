@@ -1,9 +1,9 @@
 //! SQLite: one directory, one process, one file, some readers, one writer.
 
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError},
+    fs::{File, OpenOptions, Permissions, TryLockError},
     io::{self, Read as _, Seek as _, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -13,7 +13,7 @@ use sea_orm::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{Config, Error, WAIT_TIME, error::Cause, writer::Writer};
+use crate::{Config, Error, WAIT_TIME, directory::prepare_data_dir, error::Cause, writer::Writer};
 
 const DATABASE: &str = "agentsville.db";
 const LOCK: &str = "agentsville.lock";
@@ -93,12 +93,7 @@ fn prepare(directory: &Path) -> Result<(PathBuf, Lock), Error> {
         let path = path.to_owned();
         move |source| Error::DataDir { path, source }
     };
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)
-        .and_then(|()| fs::set_permissions(directory, Permissions::from_mode(0o700)))
-        .map_err(failed(directory))?;
+    prepare_data_dir(directory)?;
     let lock = lock(directory)?;
     let file = directory.join(DATABASE);
     // The write-ahead log takes its mode from this file.

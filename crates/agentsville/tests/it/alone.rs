@@ -242,6 +242,24 @@ fn migrate_makes_the_database_in_a_closed_directory_and_can_be_run_again() {
 }
 
 #[test]
+fn a_directory_that_others_use_is_refused_and_not_closed() {
+    let person = Person::new();
+    let shared = person.home().join("shared");
+    fs::create_dir(&shared).unwrap();
+    fs::write(shared.join("letter"), "dear").unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o755)).unwrap();
+    let person = person.with("AGENTSVILLE__DATA_DIR", shared.display().to_string());
+    for command in ["migrate", "serve"] {
+        let run = person.run(&[command]);
+        assert_eq!(run.code, Some(1), "{run:?}");
+        assert!(run.err.contains("cannot be the data directory"), "{run:?}");
+    }
+    let mode = fs::metadata(&shared).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o755);
+    assert_eq!(fs::read_dir(&shared).unwrap().count(), 1);
+}
+
+#[test]
 fn healthcheck_of_nothing_fails_in_words() {
     let run = Person::new()
         .with("AGENTSVILLE__ADMIN__LISTEN", "127.0.0.1:1")
