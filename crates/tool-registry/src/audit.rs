@@ -51,6 +51,7 @@ pub(crate) fn time<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok
 }
 
 /// The same, of a time that may not have come.
+#[expect(clippy::ref_option, reason = "serde hands fields over by reference")]
 pub(crate) fn time_if_any<S: Serializer>(
     at: &Option<Timestamp>,
     serializer: S,
