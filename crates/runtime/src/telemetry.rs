@@ -22,6 +22,8 @@ pub(crate) use record::Record;
 
 /// The longest wait for the last traces to leave.
 const FLUSH: Duration = Duration::from_secs(5);
+/// Says of each migration that it begins and ends; `store` says in one line what came of them.
+const CHATTER: &str = "sea_orm_migration=warn";
 /// What works under the exporter: its own spans would make more spans.
 const UNDER_THE_EXPORTER: [&str; 5] = ["h2", "hyper", "tonic", "tower", "opentelemetry"];
 
@@ -44,6 +46,18 @@ impl Default for TelemetrySettings {
             content: false,
             log: "info".to_owned(),
         }
+    }
+}
+
+impl TelemetrySettings {
+    /// Judges the values without opening anything.
+    pub fn check(&self) -> Result<(), TelemetryError> {
+        if !self.otlp_endpoint.is_empty() && !self.otlp_endpoint.starts_with("http://") {
+            return Err(TelemetryError::Otlp(
+                "it must begin with http://; let a collector beside this process speak TLS to the rest".to_owned(),
+            ));
+        }
+        log_filter(self).map(drop)
     }
 }
 
@@ -89,17 +103,13 @@ pub fn build<W: Write + Send + 'static>(
     service: &str,
     output: W,
 ) -> Result<(Telemetry, impl tracing::Subscriber + Send + Sync + use<W>), TelemetryError> {
+    settings.check()?;
     let mut provider = SdkTracerProvider::builder().with_resource(
         Resource::builder()
             .with_service_name(service.to_owned())
             .build(),
     );
     if !settings.otlp_endpoint.is_empty() {
-        if !settings.otlp_endpoint.starts_with("http://") {
-            return Err(TelemetryError::Otlp(
-                "it must begin with http://; let a collector beside this process speak TLS to the rest".to_owned(),
-            ));
-        }
         let exporter = SpanExporter::builder()
             .with_tonic()
             .with_endpoint(&settings.otlp_endpoint)
@@ -156,8 +166,10 @@ fn log_filter(settings: &TelemetrySettings) -> Result<EnvFilter, TelemetryError>
         format!("{}=info", event::TARGET),
         format!("{}={content}", event::TARGET_CONTENT),
     ];
+    // Stands before what is set, so that it can be set otherwise.
+    let log = format!("{CHATTER},{}", settings.log);
     let mut filter = EnvFilter::builder()
-        .parse(&settings.log)
+        .parse(log)
         .map_err(|error| invalid(error.to_string()))?;
     for directive in directives {
         filter =

@@ -221,6 +221,24 @@ async fn a_log_line_carries_its_trace_and_cannot_be_forged() {
     );
 }
 
+#[tokio::test]
+async fn a_first_start_does_not_tell_of_each_migration_unless_it_is_asked_to() {
+    let say = || {
+        tracing::info!(target: "sea_orm_migration::migrator::exec", "Applying migration");
+        tracing::info!("the schema was brought up to date");
+    };
+    let quiet = Logged::with(&TelemetrySettings::default());
+    say();
+    assert_eq!(quiet.output.lines().len(), 1);
+    drop(quiet);
+    let asked = Logged::with(&TelemetrySettings {
+        log: "info,sea_orm_migration=info".to_owned(),
+        ..TelemetrySettings::default()
+    });
+    say();
+    assert_eq!(asked.output.lines().len(), 2);
+}
+
 #[test]
 fn settings_that_do_not_fit_are_sentences() {
     let refuse = |settings: TelemetrySettings| {
