@@ -148,7 +148,15 @@ fn welcome(
             "No Provider has a key yet, so NPCs cannot answer: start again with OPENAI_API_KEY or ANTHROPIC_API_KEY set.".to_owned(),
         );
     }
-    lines.push("Try, in another terminal:".to_owned());
+    lines.push(
+        match &model {
+            Some(model) if model.ends_with("/MODEL") => {
+                "Try, in another terminal, with a MODEL that your Provider has:"
+            }
+            Some(_) | None => "Try, in another terminal:",
+        }
+        .to_owned(),
+    );
     lines.extend([
         format!(
             "  {program}{server} npc create Keeper --model {}",

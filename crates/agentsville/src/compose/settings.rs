@@ -168,6 +168,7 @@ impl Sections {
 /// Whether a Village would start with these settings, as far as can be said without opening anything but the files that they name.
 pub fn check(settings: &Settings) -> Result<(), Failure> {
     let sections = Sections::read(settings)?;
+    sections.telemetry.check().map_err(Failure::precondition)?;
     sections.keys.signing_key().map_err(Failure::precondition)?;
     sections.tls.server().map_err(Failure::precondition)?;
     let tls = sections.tls.client().map_err(Failure::precondition)?;

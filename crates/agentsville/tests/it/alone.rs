@@ -166,6 +166,8 @@ fn a_wrong_setting_is_a_sentence_that_names_it() {
             "`agentsville keys` prints one",
         ),
         ("AGENTSVILLE__TLS__CERTIFICATE", "/nope", "tls.key"),
+        ("AGENTSVILLE__TELEMETRY__LOG", "loud=very", "telemetry.log"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector", "otlp_endpoint"),
         (
             "AGENTSVILLE__OUTBOUND__CA_FILE",
             "/nope",
