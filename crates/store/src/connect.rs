@@ -38,7 +38,8 @@ pub struct Config {
     pub url: Secret,
     /// Where SQLite keeps its file. Made when missing; its mode becomes 0700. PostgreSQL does not use it.
     pub data_dir: PathBuf,
-    /// The most connections to PostgreSQL, or readers of SQLite beside its one writer; at least 2. They are opened as they are needed.
+    /// The most connections to PostgreSQL, or readers of SQLite beside its one writer (where more than 4 are 4); at least 2. They are
+    /// opened as they are needed.
     pub connections: u32,
 }
 

@@ -17,6 +17,8 @@ use crate::{Config, Error, WAIT_TIME, directory::prepare_data_dir, error::Cause,
 
 const DATABASE: &str = "agentsville.db";
 const LOCK: &str = "agentsville.lock";
+/// Readers beside the writer. Each is a thread with a cache of its own, and reads of a local file wait for nothing but the processor.
+const MAX_READERS: u32 = 4;
 /// What the write-ahead log is cut back to after a checkpoint.
 const JOURNAL_BYTES: &str = "67108864";
 
@@ -35,7 +37,7 @@ pub(crate) async fn open(
     let prepared = tokio::task::spawn_blocking(move || prepare(&directory)).await;
     let (file, lock) = prepared.map_err(|_panic| Error::Panicked)??;
     let first = connect_writer(&file).await?;
-    let reader = connect(&file, config.connections.max(2), Use::Read).await?;
+    let reader = connect(&file, config.connections.clamp(2, MAX_READERS), Use::Read).await?;
     let writer = Writer::start(first, file, reader.clone(), lock, tracker, ended);
     Ok((reader, writer))
 }

@@ -1,15 +1,15 @@
 //! SQLite's one writer: it groups the jobs that wait into one commit.
 //!
-//! Where several share a transaction, each runs inside a savepoint, so that one that fails takes nothing else with it. No job is answered before the commit of
-//! its group. Whatever leaves the connection in doubt (a failed commit, a transaction that SQLite itself rolled back) fails the
+//! Jobs of a group share a transaction. When one of them fails, all is undone and each runs again in a transaction of its own, so
+//! that it takes nothing else with it; failures are rare, and savepoints would cost every job two trips to the connection's
+//! thread. No job is answered before the commit that holds it. Whatever leaves the connection in doubt (a failed commit, a transaction that SQLite itself rolled back) fails the
 //! whole group and replaces the connection: sqlx counts transactions, and would take the next one for a nested one.
 
 use std::{panic::AssertUnwindSafe, path::PathBuf, time::Duration};
 
 use futures::{FutureExt as _, future::BoxFuture};
 use sea_orm::{
-    ConnectionTrait as _, DatabaseConnection, DbErr, SqliteTransactionMode, TransactionOptions,
-    TransactionTrait as _,
+    DatabaseConnection, DbErr, SqliteTransactionMode, TransactionOptions, TransactionTrait as _,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -50,13 +50,13 @@ impl Writer {
 
     pub(crate) async fn write<T, E, F>(&self, limit: Duration, job: F) -> Result<T, E>
     where
-        F: for<'t> FnOnce(&'t Transaction) -> BoxFuture<'t, Result<T, E>> + Send + 'static,
+        F: for<'t> FnOnce(&'t Transaction) -> BoxFuture<'t, Result<T, E>> + Clone + Send + 'static,
         T: Send + 'static,
         E: From<Error> + Send + 'static,
     {
         let (answer, answered) = oneshot::channel();
         let work: Box<dyn Job> = Box::new(Work {
-            job: Some(job),
+            job,
             limit,
             result: None,
             answer,
@@ -72,25 +72,34 @@ impl Writer {
     }
 }
 
-/// What becomes of a job's savepoint.
+/// What becomes of what a job did.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Keep,
     Undo,
 }
 
+/// What became of a group.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Together {
+    /// All of it is committed.
+    Committed,
+    /// One job failed, and nothing is.
+    OneFailed,
+}
+
 /// A job whose types are forgotten.
 trait Job: Send {
     /// Whether anybody still waits for it.
     fn is_wanted(&self) -> bool;
-    /// Runs it, once, and keeps its result.
+    /// Runs it and keeps its result. It may run again, after what it did was undone.
     fn run<'j>(&'j mut self, tx: &'j Transaction) -> BoxFuture<'j, Fate>;
     /// Answers: with its own result if its group was committed or it had failed anyway, else with the group's failure.
     fn settle(self: Box<Self>, group: Result<(), DbErr>);
 }
 
 struct Work<T, E, F> {
-    job: Option<F>,
+    job: F,
     limit: Duration,
     result: Option<Result<T, E>>,
     answer: oneshot::Sender<Result<T, E>>,
@@ -98,7 +107,7 @@ struct Work<T, E, F> {
 
 impl<T, E, F> Job for Work<T, E, F>
 where
-    F: for<'t> FnOnce(&'t Transaction) -> BoxFuture<'t, Result<T, E>> + Send + 'static,
+    F: for<'t> FnOnce(&'t Transaction) -> BoxFuture<'t, Result<T, E>> + Clone + Send + 'static,
     T: Send + 'static,
     E: From<Error> + Send + 'static,
 {
@@ -108,11 +117,13 @@ where
 
     fn run<'j>(&'j mut self, tx: &'j Transaction) -> BoxFuture<'j, Fate> {
         Box::pin(async move {
-            let Some(job) = self.job.take() else {
-                return Fate::Undo;
+            // What the job holds is cloned and dropped in here: no panic of a job ends the writer.
+            let job = &mut self.job;
+            let limit = self.limit;
+            let run = async move {
+                let job = job.clone();
+                tokio::time::timeout(limit, job(tx)).await
             };
-            // What the job holds is dropped in here too: no panic of a job ends the writer.
-            let run = async { tokio::time::timeout(self.limit, job(tx)).await };
             let result = match AssertUnwindSafe(run).catch_unwind().await {
                 Ok(Ok(result)) => result,
                 Ok(Err(_elapsed)) => Err(Error::TooSlow(self.limit).into()),
@@ -171,13 +182,24 @@ impl Worker {
             if group.is_empty() {
                 continue;
             }
-            let outcome = self.commit(&mut group).await;
-            if let Err(error) = &outcome {
-                tracing::warn!(cause = %error, jobs = group.len(), "a group of database jobs was not committed");
-                self.connection = None;
-            }
-            for job in group.drain(..) {
-                job.settle(outcome.clone());
+            match self.commit_together(&mut group).await {
+                Ok(Together::Committed) => {
+                    for job in group.drain(..) {
+                        job.settle(Ok(()));
+                    }
+                }
+                Ok(Together::OneFailed) => {
+                    for mut job in group.drain(..) {
+                        let outcome = self.commit(&mut *job).await;
+                        job.settle(self.in_doubt(outcome, 1));
+                    }
+                }
+                Err(error) => {
+                    let outcome = self.in_doubt(Err(error), group.len());
+                    for job in group.drain(..) {
+                        job.settle(outcome.clone());
+                    }
+                }
             }
         }
         for connection in self.connection.into_iter().chain([reader]) {
@@ -193,8 +215,41 @@ impl Worker {
         }
     }
 
-    /// Runs the group as one transaction.
-    async fn commit(&mut self, group: &mut [Box<dyn Job>]) -> Result<(), DbErr> {
+    /// Gives up a connection that failed: what became of its transaction is not known.
+    fn in_doubt(&mut self, outcome: Result<(), DbErr>, jobs: usize) -> Result<(), DbErr> {
+        if let Err(error) = &outcome {
+            tracing::warn!(cause = %error, jobs, "database jobs were not committed");
+            self.connection = None;
+        }
+        outcome
+    }
+
+    /// Runs the group as one transaction, which is undone at the first job that fails.
+    async fn commit_together(&mut self, group: &mut [Box<dyn Job>]) -> Result<Together, DbErr> {
+        if let [job] = group {
+            return self.commit(&mut **job).await.map(|()| Together::Committed);
+        }
+        let tx = self.begin().await?;
+        for job in group {
+            if job.run(&tx).await == Fate::Undo {
+                tx.inner.rollback().await?;
+                return Ok(Together::OneFailed);
+            }
+        }
+        tx.inner.commit().await?;
+        Ok(Together::Committed)
+    }
+
+    /// Runs one job as one transaction.
+    async fn commit(&mut self, job: &mut dyn Job) -> Result<(), DbErr> {
+        let tx = self.begin().await?;
+        match job.run(&tx).await {
+            Fate::Keep => tx.inner.commit().await,
+            Fate::Undo => tx.inner.rollback().await,
+        }
+    }
+
+    async fn begin(&mut self) -> Result<Transaction, DbErr> {
         let connection = match &self.connection {
             Some(connection) => connection,
             None => self.connection.insert(
@@ -209,21 +264,6 @@ impl Worker {
                 ..TransactionOptions::default()
             })
             .await?;
-        let tx = Transaction::new(tx);
-        // A job that is alone needs no savepoint: each statement is a trip to the thread that holds the connection.
-        if let [job] = group {
-            return match job.run(&tx).await {
-                Fate::Keep => tx.inner.commit().await,
-                Fate::Undo => tx.inner.rollback().await,
-            };
-        }
-        for job in group {
-            tx.inner.execute_unprepared("SAVEPOINT job").await?;
-            if job.run(&tx).await == Fate::Undo {
-                tx.inner.execute_unprepared("ROLLBACK TO job").await?;
-            }
-            tx.inner.execute_unprepared("RELEASE job").await?;
-        }
-        tx.inner.commit().await
+        Ok(Transaction::new(tx))
     }
 }

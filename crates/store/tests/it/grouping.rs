@@ -94,25 +94,40 @@ async fn sqlite_no_job_is_told_done_when_its_group_is_lost_and_the_writer_goes_o
     let village = village().await;
     let store = village.store.clone();
     table::insert(&store, 7).await.expect("it is written");
-    for ending in [
-        // SQLite rolls the whole transaction back under the others.
-        "INSERT OR ROLLBACK INTO items (id, name, at) VALUES (7, 'again', 0)",
-        "ROLLBACK",
-    ] {
+    // SQLite rolls the whole transaction back under the others.
+    let results = tokio::join!(
+        table::insert(&store, 1),
+        raw(
+            store.clone(),
+            "INSERT OR ROLLBACK INTO items (id, name, at) VALUES (7, 'again', 0)"
+        ),
+        table::insert(&store, 2),
+    );
+    let results: [Result<(), Error>; 3] = results.into();
+    let told: Vec<bool> = results.iter().map(Result::is_ok).collect();
+    assert_eq!(told, [false, false, false], "{results:?}");
+    assert_eq!(table::ids(&store).await, [7]);
+    table::insert(&store, 3).await.expect("the writer goes on");
+    assert_eq!(table::ids(&store).await, [3, 7]);
+}
+
+#[tokio::test]
+async fn sqlite_a_job_cannot_end_the_transaction_that_it_shares() {
+    let village = village().await;
+    let store = village.store.clone();
+    for control in ["ROLLBACK", " commit;", "END TRANSACTION", "BEGIN"] {
         let results = tokio::join!(
             table::insert(&store, 1),
-            raw(store.clone(), ending),
+            raw(store.clone(), control),
             table::insert(&store, 2),
         );
         let results: [Result<(), Error>; 3] = results.into();
         let told: Vec<bool> = results.iter().map(Result::is_ok).collect();
-        assert_eq!(told, [false, false, false], "{results:?}");
-        assert_eq!(table::ids(&store).await, [7]);
-        table::insert(&store, 3).await.expect("the writer goes on");
-        assert_eq!(table::ids(&store).await, [3, 7]);
-        raw(store.clone(), "DELETE FROM items WHERE id = 3")
+        assert_eq!(told, [true, false, true], "{results:?}");
+        assert_eq!(table::ids(&store).await, [1, 2]);
+        raw(store.clone(), "DELETE FROM items")
             .await
-            .expect("it is deleted");
+            .expect("they are deleted");
     }
 }
 
