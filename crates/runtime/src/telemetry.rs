@@ -124,6 +124,8 @@ pub fn build<W: Write + Send + 'static>(
         .with_location(false)
         .with_threads(false)
         .with_tracked_inactivity(false)
+        // Nothing asks for OpenTelemetry's current context: traceparent is taken from the span.
+        .with_context_activation(false)
         .with_filter(FilterFn::new(is_traced).with_max_level_hint(Level::INFO));
     let subscriber = tracing_subscriber::registry()
         .with(spans)
