@@ -30,6 +30,8 @@ const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!(
 const ACCEPT: HeaderValue = HeaderValue::from_static(
     "text/html, application/xhtml+xml, application/json;q=0.9, text/*;q=0.9, */*;q=0.5",
 );
+/// Codings that servers use although they were asked not to.
+const CODINGS: [&str; 5] = ["br", "compress", "deflate", "gzip", "zstd"];
 /// Bytes that expand in our memory are not asked for.
 const ACCEPT_ENCODING: HeaderValue = HeaderValue::from_static("identity");
 
@@ -268,7 +270,17 @@ fn refuse_encoding(headers: &HeaderMap, hop: u32) -> Result<(), Refusal> {
     if encoding.is_empty() || encoding.eq_ignore_ascii_case("identity") {
         return Ok(());
     }
-    let shown: String = encoding.chars().take(40).collect();
+    // A model reads this sentence as ours: of the server's words only names of codings get into it (RFC 9110 section 8.4.1).
+    let known = |coding: &str| {
+        CODINGS
+            .iter()
+            .any(|known| coding.trim().eq_ignore_ascii_case(known))
+    };
+    let shown = if encoding.split(',').all(known) {
+        encoding.as_str()
+    } else {
+        "in a way that is not known here"
+    };
     Err(Refusal::new(
         Reason::BadResponse,
         hop,
