@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header::CONTENT_LENGTH, header::CONTENT_TYPE, request::Parts};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use kernel::{
-    ErrorCode,
+    ErrorCode, JsonText,
     limits::{CLIENT_ID_CHARS, HTTP_BODY_BYTES},
     nearest,
 };
@@ -195,7 +195,7 @@ fn json_only(headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 fn object(bytes: &[u8]) -> Result<Map<String, Value>, Problem> {
-    match serde_json::from_slice(bytes) {
+    match serde_json::from_slice(bytes).or_else(|error| mended(bytes).ok_or(error)) {
         Ok(Value::Object(map)) => Ok(map),
         Ok(_other) => Err(Problem::new(
             ErrorCode::InvalidArgument,
@@ -207,6 +207,13 @@ fn object(bytes: &[u8]) -> Result<Map<String, Value>, Problem> {
             format!("the body is not JSON: {error}"),
         )),
     }
+}
+
+/// A body with half a character in it, which browsers send of a text that was cut in the middle of one (`"\\ud83d"`) and `serde_json`
+/// does not read: it becomes U+FFFD, as everywhere in the Village.
+fn mended(bytes: &[u8]) -> Option<Value> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    JsonText::parse(text).ok()?.to_value().ok()
 }
 
 fn strict<T: DeserializeOwned>(map: Map<String, Value>) -> Result<T, Problem> {
