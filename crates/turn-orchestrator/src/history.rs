@@ -17,8 +17,17 @@ use crate::parts::{Call, Content, NoticeCode, Outcome, Part, Progress, ProviderM
 /// What the model reads of a call that has no result of its own.
 pub(crate) const INTERRUPTED: &str = "Failed: the call was interrupted before it gave a result. Whether it took effect is not known.";
 
+/// What stands between the results of calls and the next question when the turn ended before the model had answered: some chat
+/// templates refuse a question right after results (Mistral: "Unexpected role 'user' after role 'tool'").
+const UNANSWERED: &str = "(The turn ended before this was answered.)";
+
 /// Adds what the Player said.
 pub(crate) fn push_question(history: &mut Vec<Message>, said: &str) {
+    if let Some(Message::ToolResults(_)) = history.last() {
+        history.push(Message::Assistant {
+            blocks: vec![AssistantBlock::Text(UNANSWERED.to_owned())],
+        });
+    }
     // A turn that ended without a word leaves two questions in a row, which some chat templates refuse.
     if let Some(Message::User { text }) = history.last_mut() {
         text.push_str("\n\n");
@@ -86,7 +95,11 @@ pub(crate) fn push_step(history: &mut Vec<Message>, parts: &[Part], model: &str)
             Content::Text(_) | Content::Notice { .. } => {}
         }
     }
-    if blocks.is_empty() {
+    // Thinking alone is no answer on any wire: without it the questions around it are one.
+    if blocks
+        .iter()
+        .all(|block| matches!(block, AssistantBlock::Reasoning { .. }))
+    {
         return;
     }
     match history.last_mut() {

@@ -199,6 +199,36 @@ fn two_questions_in_a_row_are_one_and_an_empty_answer_is_none() {
     );
 }
 
+#[test]
+fn an_answer_that_was_only_thought_is_none() {
+    let mut history = answer([(1, reasoning(Some(MODEL)))]);
+    push_question(&mut history, "still there?");
+    assert_eq!(
+        history,
+        [Message::User {
+            text: "hi\n\nstill there?".to_owned()
+        }]
+    );
+}
+
+#[test]
+fn a_question_behind_results_that_nobody_answered_comes_after_words_that_say_so() {
+    let (_, called) = call("current_time", "{}", Progress::Running);
+    let mut history = answer([(1, called)]);
+    push_question(&mut history, "and now?");
+    assert_eq!(
+        history[3..],
+        [
+            Message::Assistant {
+                blocks: vec![AssistantBlock::Text(UNANSWERED.to_owned())]
+            },
+            Message::User {
+                text: "and now?".to_owned()
+            }
+        ]
+    );
+}
+
 fn contents() -> impl Strategy<Value = (u32, u8, bool)> {
     (0..4_u32, 0..8_u8, any::<bool>())
 }
