@@ -38,6 +38,11 @@ impl Handle {
         self.why.get().copied().unwrap_or(Stop::Aborted)
     }
 
+    /// Why the turn was stopped, if it was.
+    pub(crate) fn why(&self) -> Option<Stop> {
+        self.why.get().copied()
+    }
+
     /// Cancelled when the turn is stopped.
     pub(crate) const fn token(&self) -> &CancellationToken {
         &self.stop

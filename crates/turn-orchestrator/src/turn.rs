@@ -4,11 +4,13 @@
 //! ran is run again: what fails in the middle of a Provider's stream is retried as a new step, before any of its calls ran.
 
 mod report;
+#[cfg(test)]
+mod tests;
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::FutureExt as _;
-use kernel::ErrorCode;
+use kernel::{ErrorCode, TurnId};
 use llm::{ErrorKind, Finish, ModelName, Provider, ProviderError, StepRequest, ToolUse, Usage};
 use runtime::attributes;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -55,6 +57,7 @@ pub(crate) struct Turn {
 }
 
 /// How a turn came to its end.
+#[derive(Debug, PartialEq, Eq)]
 enum End {
     /// There is an answer.
     Answered(FinishReason),
@@ -126,22 +129,7 @@ impl Turn {
     async fn steps(&self, work: &mut Work) -> End {
         match self.try_steps(work).await {
             Ok(finish) => End::Answered(finish),
-            Err(Broken::Opening(error) | Broken::Stream(error)) => {
-                tracing::warn!(turn = %self.started.turn, error = %error, kind = error.kind.as_str(), "the Provider failed a turn");
-                End::Failed(error.code(), for_player(&error))
-            }
-            Err(Broken::Runaway(what)) => End::Failed(
-                ErrorCode::ResourceExhausted,
-                format!("The turn was ended because {what}."),
-            ),
-            Err(Broken::Store(Error::LeaseLost)) => End::Lost,
-            Err(Broken::Store(error)) => {
-                tracing::error!(turn = %self.started.turn, error = %error, "the store failed a turn");
-                End::Failed(
-                    error.code(),
-                    "The turn was ended because the database did not take what it wrote. Try again in a moment.".to_owned(),
-                )
-            }
+            Err(broken) => broken_end(self.started.turn, self.guard.handle().why(), broken),
         }
     }
 
@@ -419,6 +407,34 @@ impl Turn {
             limits: work.met.clone(),
         };
         work.journal.end(&end, work.usage, limits).await;
+    }
+}
+
+/// The end that a broken step makes. `stop` is why the turn was stopped, if it was.
+fn broken_end(turn: TurnId, stop: Option<Stop>, broken: Broken) -> End {
+    match (broken, stop) {
+        // The Provider's reader may hear of the stop before the turn itself does.
+        (Broken::Opening(error) | Broken::Stream(error), Some(why))
+            if error.kind == ErrorKind::Cancelled =>
+        {
+            End::Stopped(why)
+        }
+        (Broken::Opening(error) | Broken::Stream(error), _) => {
+            tracing::warn!(%turn, error = %error, kind = error.kind.as_str(), "the Provider failed a turn");
+            End::Failed(error.code(), for_player(&error))
+        }
+        (Broken::Runaway(what), _) => End::Failed(
+            ErrorCode::ResourceExhausted,
+            format!("The turn was ended because {what}."),
+        ),
+        (Broken::Store(Error::LeaseLost), _) => End::Lost,
+        (Broken::Store(error), _) => {
+            tracing::error!(%turn, error = %error, "the store failed a turn");
+            End::Failed(
+                error.code(),
+                "The turn was ended because the database did not take what it wrote. Try again in a moment.".to_owned(),
+            )
+        }
     }
 }
 
