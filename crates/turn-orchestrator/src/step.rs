@@ -4,7 +4,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use futures::{FutureExt as _, StreamExt as _, stream};
 use kernel::{
-    CallId, ErrorCode, JsonText, ToolName,
+    CallId, ErrorCode, JsonText, ToolName, clean_text, floor_char_boundary,
     limits::{CALLS_PER_TURN, PARALLEL_CALLS},
 };
 use llm::{CallArguments, Finish, Provider, ProviderError, StepEvent, StepRequest, Usage};
@@ -85,6 +85,7 @@ pub(crate) async fn stream(
                 "the Provider's stream ended without an end".to_owned(),
             ));
         };
+        let mut fits = true;
         match event.map_err(Broken::Stream)? {
             StepEvent::TextDelta(mut text) => {
                 // What has come already goes on as one event: fewer events cost less, and nothing comes later for it.
@@ -99,9 +100,17 @@ pub(crate) async fn stream(
                         }
                     }
                 }
-                journal.recorder.text(&text);
+                let text = clean_text(&text);
+                let kept = fitting(journal, &text);
+                fits = kept.len() == text.len();
+                journal.recorder.text(kept);
             }
-            StepEvent::ReasoningDelta(text) => journal.recorder.reasoning(&text),
+            StepEvent::ReasoningDelta(text) => {
+                let text = clean_text(&text);
+                let kept = fitting(journal, &text);
+                fits = kept.len() == text.len();
+                journal.recorder.reasoning(kept);
+            }
             StepEvent::ReasoningDone { meta } => journal.recorder.reasoning_done(meta),
             StepEvent::CallStarted { index, name } => journal.recorder.call_started(index, &name),
             StepEvent::CallArgumentsDelta { index, delta } => {
@@ -130,13 +139,19 @@ pub(crate) async fn stream(
             }
         }
         journal.tell().await?;
-        if journal.recorder.bytes() > ANSWER_BYTES {
+        if !fits || journal.recorder.bytes() > ANSWER_BYTES {
             return Err(Broken::Runaway(format!(
                 "the answer grew beyond {} MiB",
                 ANSWER_BYTES / 1_048_576
             )));
         }
     }
+}
+
+/// As much of a delta as the answer still has room for: a Provider may send megabytes at once, and what is stored must be read again.
+fn fitting<'t>(journal: &Journal, text: &'t str) -> &'t str {
+    let room = ANSWER_BYTES.saturating_sub(journal.recorder.bytes());
+    &text[..floor_char_boundary(text, room)]
 }
 
 /// Whether Tools run in a step.
@@ -291,7 +306,7 @@ impl Desk {
             while let Some(Some(done)) = running.next().now_or_never() {
                 self.record(journal, done);
             }
-            journal.tell_and_write().await?;
+            journal.tell_result().await?;
         }
         Ok(())
     }

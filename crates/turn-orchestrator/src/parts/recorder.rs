@@ -8,9 +8,12 @@ use kernel::{
     Clock, ConversationId, JsonText, MessageId, TurnId, clean_text, floor_char_boundary,
     limits::PART_BYTES,
 };
-use llm::Usage;
+use llm::{CallArguments, Usage};
 
 use super::{Content, Event, NoticeCode, Outcome, Part, Progress, Prose, ProviderMeta, TurnEnd};
+
+/// What a Part counts besides its text: it has a row, a place in every snapshot, and an event or two, however little it says.
+const PART_OVERHEAD: usize = 256;
 
 /// What of a Message must be written: the Parts that changed, and the number of the last event that they contain.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,7 +91,7 @@ impl Recorder {
         self.step
     }
 
-    /// Bytes of everything that was recorded.
+    /// Bytes of everything that was recorded; a Part counts some of its own.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -196,6 +199,7 @@ impl Recorder {
             (None, None) => return,
         };
         let meta = self.provider_meta(meta);
+        self.bytes += meta.as_ref().map_or(0, |meta| meta.meta.as_str().len());
         if let Content::Reasoning(prose) = &mut self.parts[at].content {
             prose.meta = meta;
         }
@@ -231,7 +235,9 @@ impl Recorder {
             };
             match call.progress {
                 Progress::InputStreaming => {
-                    let input = JsonText::of(&call.input);
+                    // As of every call whose arguments were cut: in JSON, six bytes can stand for one.
+                    let kept = floor_char_boundary(&call.input, CallArguments::RAW_BYTES);
+                    let input = JsonText::of(&&call.input[..kept]);
                     self.refuse(at, input, Outcome::Interrupted(why.to_owned()));
                 }
                 Progress::Running => self.call_ended(at, Outcome::Interrupted(why.to_owned())),
@@ -312,6 +318,7 @@ impl Recorder {
 
     fn add(&mut self, content: Content) -> usize {
         let at = self.parts.len();
+        self.bytes += PART_OVERHEAD;
         self.parts.push(Part {
             position: number(at),
             step: self.step,

@@ -339,3 +339,46 @@ fn what_could_not_be_written_is_written_again() {
     assert_eq!(again.parts.len(), lost.parts.len());
     assert!(matches!(&again.parts[0].content, Content::Text(prose) if prose.text == "ab"));
 }
+
+#[test]
+fn thousands_of_tiny_parts_soon_count_as_a_long_answer() {
+    let mut recorder = recorder();
+    recorder.begin_step(1);
+    for _ in 0..50_000 {
+        recorder.text("a");
+        recorder.reasoning("b");
+        recorder.take_events();
+    }
+    assert!(recorder.bytes() > crate::limits::ANSWER_BYTES);
+}
+
+#[test]
+fn what_a_provider_wants_back_counts_even_when_nothing_was_shown() {
+    let mut recorder = recorder();
+    recorder.begin_step(1);
+    let meta = JsonText::of(&"x".repeat(1_024 * 1_024));
+    for _ in 0..5 {
+        recorder.reasoning_done(Some(meta.clone()));
+    }
+    assert!(recorder.bytes() > crate::limits::ANSWER_BYTES);
+}
+
+#[test]
+fn arguments_that_were_cut_are_kept_as_an_excerpt_and_not_six_times_as_long() {
+    let mut recorder = recorder();
+    recorder.begin_step(1);
+    for index in 0..16 {
+        recorder.call_started(index, "fetch_url");
+        recorder.call_arguments(index, &"\u{1}".repeat(200_000));
+    }
+    recorder.settle("stopped");
+    let stored: usize = recorder
+        .step_parts()
+        .iter()
+        .map(|part| match &part.content {
+            Content::Call(call) => call.input.len(),
+            other => panic!("no call: {other:?}"),
+        })
+        .sum();
+    assert!(stored < 1_024 * 1_024, "{stored}");
+}

@@ -85,6 +85,7 @@ impl Recorder {
         meta: Option<JsonText>,
     ) {
         let meta = self.provider_meta(meta);
+        self.bytes += meta.as_ref().map_or(0, |meta| meta.meta.as_str().len());
         if let Some((_, call)) = self.streaming_call(index) {
             call.wire_id = wire_id.map(|id| cut_end(&clean_text(&id), NAME_BYTES).into_owned());
             call.meta = meta;
