@@ -117,11 +117,19 @@ impl Service {
         let npc = self.registry.resolve(&start.npc, player).await?;
         allowed(decide(caller, Act::TalkToNpc(npc.facts)), "NPC", &start.npc)?;
         let (model, provider) = self.model_of(&npc)?;
+        let request = match &start.trigger {
+            Trigger::Edit { .. } => {
+                self.store
+                    .edit_request(player, &start.conversation, &start.request)
+                    .await?
+            }
+            Trigger::Submit { .. } | Trigger::Regenerate { .. } => start.request,
+        };
         let plan = Plan {
             player,
             npc: npc.id,
             conversation: start.conversation,
-            request: start.request,
+            request,
             trigger: start.trigger,
             limits: self.limits,
             lease: LEASE,

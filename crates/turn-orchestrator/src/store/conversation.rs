@@ -26,6 +26,15 @@ const HISTORY_BYTES: usize = 4 * 1_024 * 1_024;
 /// Bytes of Parts in one answer of ours, below the bound on gRPC messages.
 const ANSWER_BYTES: usize = 6 * 1_024 * 1_024;
 
+/// Messages in one answer of ours.
+const ANSWER_MESSAGES: u64 = 10_000;
+/// Messages whose Parts are read at once: each may have megabytes, and most do not fit then.
+const READ_AT_ONCE: usize = 32;
+/// What a Message counts besides its Parts, and a Part besides its text.
+const OVERHEAD: usize = 256;
+/// How often one edit of a Message may be made again, with others in between, and still be told from a retry.
+const EQUAL_EDITS: usize = 100;
+
 /// Where a page of a list goes on: a time and an id, which together are unique.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Page {
@@ -123,8 +132,9 @@ impl TurnStore {
     /// The Messages of the current branch, oldest first. Of a Conversation beyond what one answer carries, the newest.
     pub(crate) async fn branch(&self, id: ConversationId) -> Result<Vec<Message>, Error> {
         let tx = self.store.snapshot().await?;
-        let rows = current(id).all(&tx).await?;
-        let (messages, _) = newest(with_parts(&tx, rows).await?, ANSWER_BYTES);
+        let rows = current(id).limit(ANSWER_MESSAGES).all(&tx).await?;
+        let mut messages = fitting(&tx, rows, ANSWER_BYTES).await?;
+        messages.reverse();
         Ok(messages)
     }
 
@@ -143,7 +153,10 @@ impl TurnStore {
         let most = usize::try_from(HISTORY_MESSAGES).unwrap_or(usize::MAX);
         let many = rows.len() > most;
         rows.truncate(most);
-        let (mut messages, large) = newest(with_parts(db, rows).await?, HISTORY_BYTES);
+        let count = rows.len();
+        let mut messages = fitting(db, rows, HISTORY_BYTES).await?;
+        let large = messages.len() < count;
+        messages.reverse();
         // A history begins with a question, and an answer without its question says little.
         let begin = messages
             .iter()
@@ -186,21 +199,50 @@ impl TurnStore {
         };
         let mut next = cut(&mut found, rows, place);
         let places: Vec<Page> = found.iter().map(place).collect();
-        let messages = with_parts(db, found).await?;
-        let mut bytes = 0;
-        let fitting = messages
-            .iter()
-            .take_while(|message| {
-                bytes += size(&message.parts);
-                bytes <= ANSWER_BYTES
-            })
-            .count()
-            .max(1)
-            .min(messages.len());
-        if fitting < messages.len() {
-            next = places.get(fitting - 1).copied();
+        let messages = fitting(db, found, ANSWER_BYTES).await?;
+        if messages.len() < places.len() {
+            next = messages
+                .len()
+                .checked_sub(1)
+                .and_then(|last| places.get(last).copied());
         }
-        Ok((messages.into_iter().take(fitting).collect(), next))
+        Ok((messages, next))
+    }
+
+    /// The request id of an edit. The same edit again is a retry, and returns the same turn, unless another edit took its place
+    /// meanwhile: then it is made anew, and its id is joined with the turn that it made before.
+    pub(crate) async fn edit_request(
+        &self,
+        player: PlayerId,
+        conversation: &str,
+        request: &str,
+    ) -> Result<String, Error> {
+        let db = self.store.reader();
+        let mut id = request.to_owned();
+        let Some(conversation) = start::find(db, player, conversation).await? else {
+            return Ok(id);
+        };
+        for _ in 0..EQUAL_EDITS {
+            let earlier = turn::Entity::find()
+                .filter(turn::Column::ConversationId.eq(conversation.id))
+                .filter(turn::Column::RequestId.eq(&id))
+                .one(db)
+                .await?;
+            let Some(earlier) = earlier else { break };
+            let is_replaced = message::Entity::find()
+                .filter(message::Column::ConversationId.eq(conversation.id))
+                .filter(message::Column::TurnId.eq(earlier.id))
+                .filter(message::Column::Role.eq(Role::User.as_str()))
+                .filter(message::Column::ReplacedBy.is_not_null())
+                .one(db)
+                .await?
+                .is_some();
+            if !is_replaced {
+                break;
+            }
+            id = format!("{request}~{}", earlier.id);
+        }
+        Ok(id)
     }
 
     /// One Message.
@@ -228,12 +270,19 @@ impl TurnStore {
             .await
     }
 
-    /// Deletes a Message and all that followed it, unless a turn runs. Says how many Messages went.
+    /// Deletes a Message and all that followed it, unless a turn runs. The current branch does not follow one that was replaced,
+    /// although it is younger. Says how many Messages went.
     pub(crate) async fn delete_message(&self, target: &Message) -> Result<u64, Error> {
         let (id, conversation) = (target.conversation, target.conversation.as_uuid());
-        let from = target.created_at.as_micros();
+        let mut gone = Condition::all()
+            .add(message::Column::ConversationId.eq(conversation))
+            .add(message::Column::CreatedAt.gte(target.created_at.as_micros()));
+        if target.replaced {
+            gone = gone.add(message::Column::ReplacedBy.is_not_null());
+        }
         self.store
             .write(move |tx| {
+                let following = gone.clone();
                 Box::pin(async move {
                     // Changing the row keeps a turn from starting while this goes on.
                     let idle = conversation::Entity::update_many()
@@ -252,8 +301,7 @@ impl TurnStore {
                     let gone: Vec<Uuid> = message::Entity::find()
                         .select_only()
                         .column(message::Column::Id)
-                        .filter(message::Column::ConversationId.eq(conversation))
-                        .filter(message::Column::CreatedAt.gte(from))
+                        .filter(following.clone())
                         .into_tuple()
                         .all(tx)
                         .await?;
@@ -264,8 +312,7 @@ impl TurnStore {
                             .await?;
                     }
                     Ok(message::Entity::delete_many()
-                        .filter(message::Column::ConversationId.eq(conversation))
-                        .filter(message::Column::CreatedAt.gte(from))
+                        .filter(following)
                         .exec(tx)
                         .await?
                         .rows_affected)
@@ -316,21 +363,27 @@ fn current(id: ConversationId) -> sea_orm::Select<message::Entity> {
         .order_by_desc(message::Column::CreatedAt)
 }
 
-/// Of Messages that come newest first, as many as fit, oldest first; and whether some did not.
-fn newest(mut messages: Vec<Message>, most: usize) -> (Vec<Message>, bool) {
-    let mut bytes = 0;
-    let fitting = messages
-        .iter()
-        .take_while(|message| {
-            bytes += size(&message.parts);
-            bytes <= most
-        })
-        .count()
-        .max(1);
-    let shortened = fitting < messages.len();
-    messages.truncate(fitting);
-    messages.reverse();
-    (messages, shortened)
+/// The first of these Messages with their Parts: as many as fit into `most` bytes, and at least one. The others are not read.
+async fn fitting(
+    db: &impl ConnectionTrait,
+    rows: Vec<message::Model>,
+    most: usize,
+) -> Result<Vec<Message>, Error> {
+    let (mut fitting, mut bytes) = (Vec::new(), 0);
+    let mut rows = rows.into_iter();
+    loop {
+        let batch: Vec<message::Model> = rows.by_ref().take(READ_AT_ONCE).collect();
+        if batch.is_empty() {
+            return Ok(fitting);
+        }
+        for message in with_parts(db, batch).await? {
+            bytes += OVERHEAD + size(&message.parts);
+            if bytes > most && !fitting.is_empty() {
+                return Ok(fitting);
+            }
+            fitting.push(message);
+        }
+    }
 }
 
 /// About how many bytes Parts have.
@@ -338,17 +391,24 @@ fn size(parts: &[Part]) -> usize {
     parts
         .iter()
         .map(|part| {
-            64 + match &part.content {
-                Content::Text(prose) | Content::Reasoning(prose) => prose.text.len(),
-                Content::Notice { sentence, .. } => sentence.len(),
-                Content::Call(call) => {
-                    call.input.len()
-                        + call.progress.outcome().map_or(0, |outcome| {
-                            outcome.output().map_or(0, |output| output.as_str().len())
-                                + outcome.sentence().map_or(0, str::len)
-                        })
+            OVERHEAD
+                + match &part.content {
+                    Content::Text(prose) | Content::Reasoning(prose) => {
+                        prose.text.len()
+                            + prose
+                                .meta
+                                .as_ref()
+                                .map_or(0, |meta| meta.meta.as_str().len())
+                    }
+                    Content::Notice { sentence, .. } => sentence.len(),
+                    Content::Call(call) => {
+                        call.input.len()
+                            + call.progress.outcome().map_or(0, |outcome| {
+                                outcome.output().map_or(0, |output| output.as_str().len())
+                                    + outcome.sentence().map_or(0, str::len)
+                            })
+                    }
                 }
-            }
         })
         .sum()
 }

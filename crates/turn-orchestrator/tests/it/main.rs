@@ -9,6 +9,7 @@
 )]
 
 mod abort;
+mod abuse;
 mod alone;
 mod calls;
 mod conversations;
