@@ -209,7 +209,7 @@ fn object(bytes: &[u8]) -> Result<Map<String, Value>, Problem> {
     }
 }
 
-/// A body with half a character in it, which browsers send of a text that was cut in the middle of one (`"\\ud83d"`) and `serde_json`
+/// A body with half a character in it, which browsers send of a text that was cut in the middle of one (`"\ud83d"`) and `serde_json`
 /// does not read: it becomes U+FFFD, as everywhere in the Village.
 fn mended(bytes: &[u8]) -> Option<Value> {
     let text = std::str::from_utf8(bytes).ok()?;
