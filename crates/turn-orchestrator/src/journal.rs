@@ -1,7 +1,8 @@
 //! Takes what the recorder makes to where it belongs: events to the log, Parts to the database.
 //!
-//! Text is written at most [`COALESCED`] after it came, or every [`COALESCED_BYTES`]. One write is under way at a time; what comes
-//! meanwhile goes into the next one. A turn does not wait for writes, but where it must: before a Tool starts, and at its end.
+//! Text is written at most [`COALESCED`] after it came, or every [`COALESCED_BYTES`]; a Tool's result [`RESULT_COALESCED`] after
+//! it came. One write is under way at a time; what comes meanwhile goes into the next one. A turn does not wait for writes, but
+//! where it must: before a Tool starts, and at its end.
 //!
 //! **Invariants.** Every method can be dropped at any await without losing an event or a Part: a turn is stopped by dropping what
 //! it does. The log may fail, the database may not.
@@ -22,6 +23,8 @@ use crate::{
 
 /// How long text waits for its write.
 const COALESCED: Duration = Duration::from_millis(100);
+/// How long a Tool's result waits for its write: long enough for the next step's calls to go with it when a Provider is quick.
+const RESULT_COALESCED: Duration = Duration::from_millis(10);
 /// How many bytes of text wait for their write.
 const COALESCED_BYTES: usize = 4 * 1_024;
 /// How long a log that failed is left alone: a turn must not wait for it at every word.
@@ -92,6 +95,16 @@ impl Journal {
         if !self.is_timed {
             self.is_timed = true;
             self.timer.as_mut().reset(Instant::now() + COALESCED);
+        }
+        Ok(())
+    }
+
+    /// Tells watchers of a Tool's result, and writes it very soon.
+    pub(crate) async fn tell_result(&mut self) -> Result<(), Error> {
+        self.tell().await?;
+        let due = Instant::now() + RESULT_COALESCED;
+        if self.is_timed && self.timer.deadline() > due {
+            self.timer.as_mut().reset(due);
         }
         Ok(())
     }

@@ -2,8 +2,8 @@
 
 use kernel::{CallId, JsonText, MessageId, Timestamp, limits::PART_BYTES};
 use sea_orm::{
-    ActiveValue::Set, ColumnTrait as _, ConnectionTrait, EntityTrait, QueryFilter as _,
-    QueryOrder as _, sea_query::OnConflict,
+    ActiveValue::Set, ColumnTrait as _, ConnectionTrait, DbBackend, EntityTrait, QueryFilter as _,
+    QueryOrder as _, QueryTrait as _, Statement, sea_query::OnConflict,
 };
 use uuid::Uuid;
 
@@ -19,13 +19,13 @@ const ROWS: usize = 256;
 /// What a Part's `kind` column begins with when it is a notice.
 const NOTICE: &str = "notice.";
 
-/// Writes Parts; those that are stored already are replaced.
-pub(super) async fn save(
-    tx: &impl ConnectionTrait,
+/// Statements that write Parts; those that are stored already are replaced. Each Part changes one row.
+pub(super) fn save(
+    backend: DbBackend,
     message: MessageId,
     parts: &[Part],
-) -> Result<(), Error> {
-    for parts in parts.chunks(ROWS) {
+) -> impl Iterator<Item = Statement> {
+    parts.chunks(ROWS).map(move |parts| {
         Entity::insert_many(parts.iter().map(|part| row_of(message, part)))
             .on_conflict(
                 OnConflict::columns([Column::MessageId, Column::Position])
@@ -43,10 +43,8 @@ pub(super) async fn save(
                     ])
                     .to_owned(),
             )
-            .exec_without_returning(tx)
-            .await?;
-    }
-    Ok(())
+            .build(backend)
+    })
 }
 
 /// The Parts of these Messages, in order, each with its Message's id.

@@ -203,7 +203,9 @@ async fn start(
     if branch.revision.is_some()
         && let Trigger::Submit { text, .. } | Trigger::Edit { text, .. } = &plan.trigger
     {
-        part::save(tx, question, &[said(text, asked_at)]).await?;
+        for statement in part::save(tx.get_database_backend(), question, &[said(text, asked_at)]) {
+            tx.execute_raw(statement).await?;
+        }
     }
     insert_turn(tx, plan, &started, owner, clock).await?;
     take_place(tx, &started, answered_at).await?;

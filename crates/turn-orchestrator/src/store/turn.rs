@@ -5,10 +5,11 @@ use std::{sync::Arc, time::Duration};
 use kernel::{ConversationId, MessageId, NpcId, PlayerId, Timestamp, TurnId};
 use llm::Usage;
 use sea_orm::{
-    ColumnTrait as _, ConnectionTrait, EntityTrait, QueryFilter as _, QueryOrder as _,
-    QuerySelect as _, sea_query::Expr,
+    ColumnTrait as _, ConnectionTrait as _, EntityTrait, QueryFilter as _, QueryOrder as _,
+    QuerySelect as _, QueryTrait as _, sea_query::Expr,
 };
 use serde::{Deserialize, Serialize};
+use store::Transaction;
 use uuid::Uuid;
 
 use super::{
@@ -122,13 +123,14 @@ pub(super) fn read(row: Model) -> Result<Turn, Error> {
 
 /// Writes what a running turn did, and fails with [`Error::LeaseLost`] when it is no longer this owner's.
 pub(super) async fn write(
-    tx: &impl ConnectionTrait,
+    tx: &Transaction,
     owner: &str,
     turn: TurnId,
     message: MessageId,
     written: &Written,
 ) -> Result<(), Error> {
-    let touched = Entity::update_many()
+    let backend = tx.get_database_backend();
+    let touch = Entity::update_many()
         .col_expr(
             Column::LastEvent,
             Expr::value(i64::try_from(written.last_event).unwrap_or(i64::MAX)),
@@ -140,13 +142,16 @@ pub(super) async fn write(
         .filter(Column::Id.eq(turn.as_uuid()))
         .filter(Column::Owner.eq(owner))
         .filter(Column::Status.eq(TurnStatus::Running.as_str()))
-        .exec(tx)
-        .await?
-        .rows_affected;
-    if touched == 0 {
-        return Err(Error::LeaseLost);
+        .build(backend);
+    let mut statements = vec![touch];
+    statements.extend(part::save(backend, message, &written.parts));
+    let changed = tx.execute_together(statements).await?;
+    // Each Part changes one row, and the turn is one more, if it is still this owner's.
+    if changed == written.parts.len() as u64 + 1 {
+        Ok(())
+    } else {
+        Err(Error::LeaseLost)
     }
-    part::save(tx, message, &written.parts).await
 }
 
 impl TurnStore {
