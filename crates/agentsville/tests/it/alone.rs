@@ -20,6 +20,12 @@ fn an_unknown_command_is_wrong_usage_and_names_the_nearest() {
 }
 
 #[test]
+fn a_demo_of_no_model_is_wrong_usage() {
+    let run = Person::new().run(&["demo", "--model", ""]);
+    assert_eq!((run.code, run.out.as_str()), (Some(2), ""), "{run:?}");
+}
+
+#[test]
 fn wrong_usage_is_problem_json_where_json_is_asked_for() {
     let run = Person::new().run(&["npcs", "--json"]);
     assert_eq!((run.code, run.out.as_str()), (Some(2), ""));
