@@ -11,7 +11,7 @@ fn an_unknown_command_is_wrong_usage_and_names_the_nearest() {
         (vec!["npcs", "list"], "npc"),
         (vec!["npc", "lst"], "list"),
         (vec!["chatt", "Keeper", "hi"], "chat"),
-        (vec!["npc", "create", "K", "--modle", "x"], "--model"),
+        (vec!["npc", "create", "K", "--mode", "x"], "--model"),
     ] {
         let run = person.run(&line);
         assert_eq!((run.code, run.out.as_str()), (Some(2), ""), "{line:?}");
