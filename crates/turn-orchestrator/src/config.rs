@@ -19,6 +19,8 @@ pub struct Config {
     pub time_seconds: u64,
     /// How deep colleagues may ask colleagues. At most [`limits::MAX_DELEGATION_DEPTH`].
     pub delegation_depth: u32,
+    /// Turns of one Player that run in one process at the same time. At most 10,000.
+    pub at_once_per_player: u32,
     /// `PROVIDER/MODEL` for NPCs that name none; empty for no default.
     pub default_model: String,
 }
@@ -30,10 +32,14 @@ impl Default for Config {
             calls_per_step: limits::DEFAULT_CALLS_PER_STEP,
             time_seconds: limits::DEFAULT_TURN_TIME.as_secs(),
             delegation_depth: limits::DEFAULT_DELEGATION_DEPTH,
+            at_once_per_player: 64,
             default_model: String::new(),
         }
     }
 }
+
+/// The most turns of one Player in one process that can be set.
+const MAX_AT_ONCE: u32 = 10_000;
 
 impl Config {
     /// Refuses what is out of range, and a default model that is none, naming the setting.
@@ -49,6 +55,11 @@ impl Config {
                 "time_seconds",
                 self.time_seconds,
                 limits::MAX_TURN_TIME.as_secs(),
+            ),
+            (
+                "at_once_per_player",
+                u64::from(self.at_once_per_player),
+                u64::from(MAX_AT_ONCE),
             ),
         ];
         for (key, value, most) in ranges {

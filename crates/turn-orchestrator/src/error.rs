@@ -39,6 +39,11 @@ pub enum Error {
     /// One running turn per Conversation.
     #[error("turn {0} still runs in this Conversation; wait for its end, or abort it")]
     TurnRuns(TurnId),
+    /// The Player has as many running turns as one may have.
+    #[error(
+        "{0} turns of yours run already, and no more may run at the same time; wait for one to end, or abort one"
+    )]
+    TooManyTurns(u32),
     /// The turn runs in a process that cannot be told to stop.
     #[error("turn {0} runs in another process that cannot be reached now; try again in a moment")]
     OutOfReach(TurnId),
@@ -99,6 +104,7 @@ impl Error {
             | Self::NoModel(_)
             | Self::Model(_)
             | Self::NothingToRegenerate => ErrorCode::FailedPrecondition,
+            Self::TooManyTurns(_) => ErrorCode::ResourceExhausted,
             Self::Invalid { .. } => ErrorCode::InvalidArgument,
             Self::NotFound { .. } | Self::NothingRuns(_) => ErrorCode::NotFound,
             Self::Denied(_) => ErrorCode::PermissionDenied,

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-use kernel::TurnId;
+use kernel::{PlayerId, TurnId};
 use tokio_util::sync::CancellationToken;
 
 /// Why a turn is stopped from outside.
@@ -56,17 +56,36 @@ impl Handle {
 
 /// The turns of this process.
 #[derive(Debug, Default)]
-pub(crate) struct Running(Mutex<HashMap<TurnId, Arc<Handle>>>);
+pub(crate) struct Running {
+    turns: Mutex<HashMap<TurnId, Arc<Handle>>>,
+    /// How many places each Player has taken.
+    places: Mutex<HashMap<PlayerId, u32>>,
+}
 
 impl Running {
-    /// Adds a turn; it is one of them until the guard is dropped.
-    pub(crate) fn add(self: &Arc<Self>, turn: TurnId) -> Guard {
+    /// A place for one more turn of this Player, of so many; `None` when all are taken.
+    pub(crate) fn place(self: &Arc<Self>, player: PlayerId, places: u32) -> Option<Place> {
+        let mut taken = self.places();
+        let mine = taken.entry(player).or_default();
+        if *mine >= places {
+            return None;
+        }
+        *mine += 1;
+        Some(Place {
+            running: Arc::clone(self),
+            player,
+        })
+    }
+
+    /// Adds a turn; it is one of them, and keeps its place, until the guard is dropped.
+    pub(crate) fn add(self: &Arc<Self>, turn: TurnId, place: Place) -> Guard {
         let handle = Arc::new(Handle::default());
         self.turns().insert(turn, Arc::clone(&handle));
         Guard {
             running: Arc::clone(self),
             turn,
             handle,
+            _place: place,
         }
     }
 
@@ -81,7 +100,30 @@ impl Running {
     }
 
     fn turns(&self) -> MutexGuard<'_, HashMap<TurnId, Arc<Handle>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn places(&self) -> MutexGuard<'_, HashMap<PlayerId, u32>> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A Player's place for one turn. It is free again when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    running: Arc<Running>,
+    player: PlayerId,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.running.places();
+        if let Some(mine) = taken.get_mut(&self.player) {
+            *mine -= 1;
+            if *mine == 0 {
+                taken.remove(&self.player);
+            }
+        }
     }
 }
 
@@ -91,6 +133,7 @@ pub(crate) struct Guard {
     running: Arc<Running>,
     turn: TurnId,
     handle: Arc<Handle>,
+    _place: Place,
 }
 
 impl Guard {

@@ -56,6 +56,7 @@ pub(crate) struct Service {
     default_model: String,
     toolbox: Toolbox,
     running: Arc<Running>,
+    at_once_per_player: u32,
     lifecycle: Lifecycle,
 }
 
@@ -89,6 +90,7 @@ impl Service {
             default_model: config.default_model,
             toolbox: Toolbox::compile().map_err(Error::Setting)?,
             running: Arc::default(),
+            at_once_per_player: config.at_once_per_player,
             lifecycle: lifecycle.clone(),
         })
     }
@@ -125,6 +127,11 @@ impl Service {
             }
             Trigger::Submit { .. } | Trigger::Regenerate { .. } => start.request,
         };
+        // Whoever starts turns and goes away holds places all the same.
+        let place = self
+            .running
+            .place(player, self.at_once_per_player)
+            .ok_or(Error::TooManyTurns(self.at_once_per_player))?;
         let plan = Plan {
             player,
             npc: npc.id,
@@ -143,7 +150,7 @@ impl Service {
                 let started = service.store.start(plan).await;
                 let turn = match &started {
                     Ok(started) if !started.already => Some(Turn {
-                        guard: service.running.add(started.turn),
+                        guard: service.running.add(started.turn, place),
                         service,
                         started: started.clone(),
                         player,

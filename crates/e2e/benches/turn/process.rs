@@ -118,7 +118,7 @@ impl Village {
             .env("AGENTSVILLE__ADMIN__LISTEN", "127.0.0.1:0")
             .env("AGENTSVILLE__EDGE__REQUESTS_PER_MINUTE", "100000000")
             .env("AGENTSVILLE__EDGE__STREAMS_PER_TOKEN", "1000")
-            .env("AGENTSVILLE__LIMITS__TURNS_PER_PLAYER", "1000")
+            .env("AGENTSVILLE__TURN__AT_ONCE_PER_PLAYER", "1000")
             .env("OPENAI_BASE_URL", &provider.base_url)
             .stdout(Stdio::null())
             .spawn()

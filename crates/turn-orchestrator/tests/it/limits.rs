@@ -13,10 +13,11 @@ use std::sync::{
 use store::Store;
 use testkit::{
     on_every_database,
-    provider::{Step, Wire},
+    provider::{Gate, Step, Wire},
 };
+use tonic::Code;
 
-use crate::village::{Setup, Village};
+use crate::village::{Setup, Village, say};
 
 fn setup(change: impl FnOnce(&mut turn_orchestrator::Config)) -> Setup {
     let mut setup = Setup::default();
@@ -25,6 +26,29 @@ fn setup(change: impl FnOnce(&mut turn_orchestrator::Config)) -> Setup {
 }
 
 on_every_database! {
+    async fn a_player_who_starts_turns_and_goes_away_runs_only_so_many(store: Store) {
+        let village = Village::with(store, setup(|config| config.at_once_per_player = 2)).await;
+        village.npc("Keeper", &[]).await;
+        let gate = Gate::new();
+        village.provider.script(["a", "b", "c"].map(|text| Step::new().gate(&gate).text(text)));
+        let first = village.start(say("c1", "Keeper", "one")).await.unwrap();
+        let second = village.start(say("c2", "Keeper", "two")).await.unwrap();
+        let refused = village.start(say("c3", "Keeper", "three")).await.unwrap_err();
+        assert_eq!(refused.code(), Code::ResourceExhausted);
+        assert!(refused.message().starts_with("2 turns of yours run already"), "{}", refused.message());
+        gate.open();
+        village.done(first).await;
+        village.done(second).await;
+        // A turn gives its place back when it has ended, just after its last event.
+        let third = loop {
+            match village.start(say("c3", "Keeper", "three")).await {
+                Ok(third) => break third,
+                Err(status) => assert_eq!(status.code(), Code::ResourceExhausted),
+            }
+        };
+        village.done(third).await;
+    }
+
     async fn the_last_step_is_an_answer_without_tools(store: Store) {
         let village = Village::with(store, setup(|config| config.steps = 3)).await;
         village.npc("Keeper", &["tool:current_time"]).await;
