@@ -161,6 +161,10 @@ pub(crate) enum NoticeCode {
     Limit,
     /// The Provider failed in the middle, and the step begins anew. What came before it in its step is not the model's history.
     Retry,
+    /// The turn failed. It stands in the transcript, which would else show nothing of it.
+    Failed,
+    /// Somebody or something stopped the turn.
+    Stopped,
 }
 
 impl NoticeCode {
@@ -170,13 +174,21 @@ impl NoticeCode {
             Self::UnavailableTools => "unavailable-tools",
             Self::Limit => "limit",
             Self::Retry => "retry",
+            Self::Failed => "failed",
+            Self::Stopped => "stopped",
         }
     }
 
     /// Reads the word.
     pub(crate) fn of(word: &str) -> Option<Self> {
-        [Self::UnavailableTools, Self::Limit, Self::Retry]
-            .into_iter()
-            .find(|code| code.as_str() == word)
+        [
+            Self::UnavailableTools,
+            Self::Limit,
+            Self::Retry,
+            Self::Failed,
+            Self::Stopped,
+        ]
+        .into_iter()
+        .find(|code| code.as_str() == word)
     }
 }

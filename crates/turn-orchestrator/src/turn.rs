@@ -399,6 +399,14 @@ impl Turn {
             }
             End::Lost => return work.journal.abandon().await,
         };
+        let told = match status {
+            TurnStatus::Failed => Some(NoticeCode::Failed),
+            TurnStatus::Aborted | TurnStatus::Interrupted => Some(NoticeCode::Stopped),
+            TurnStatus::Running | TurnStatus::Finished => None,
+        };
+        if let (Some(code), Some(sentence)) = (told, &sentence) {
+            recorder.notice(code, sentence);
+        }
         recorder.end_step(Usage::default());
         let end = TurnEnd {
             status,

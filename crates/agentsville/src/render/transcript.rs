@@ -109,6 +109,8 @@ impl<W: Write> Transcript<W> {
             } => self.refused(&call, &tool, &input, &sentence)?,
             Chunk::ToolOutput { call, output } => self.came_back(&call, &output)?,
             Chunk::ToolFailed { call, sentence } => self.failed(&call, &sentence)?,
+            // How the turn ended is told at its end.
+            Chunk::Notice(notice) if ["failed", "stopped"].contains(&notice.code.as_str()) => {}
             Chunk::Notice(notice) => self.notice(&notice)?,
             Chunk::Error(sentence) => {
                 self.ending = Some(Ending::Failed);

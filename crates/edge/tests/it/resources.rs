@@ -347,7 +347,7 @@ async fn revoking_a_grant_can_stop_the_turns_that_run() {
     let told = kinds(&chunks);
     assert_eq!(
         told[told.len() - 4..],
-        ["text-end", "finish-step", "abort", "finish"]
+        ["data-notice", "finish-step", "abort", "finish"]
     );
 }
 

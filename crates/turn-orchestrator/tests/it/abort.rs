@@ -52,7 +52,7 @@ on_every_database! {
         while !format!("{:?}", seen.next().await.unwrap()).contains("ToolInputDelta") {}
         village.abort(&started.turn_id).await;
         let done = village.done(started).await;
-        assert_eq!(done.lines(), ["text: Looking.", "fetch_url refused interrupted"]);
+        assert_eq!(done.lines(), ["text: Looking.", "fetch_url refused interrupted", "notice stopped"]);
         assert!(village.fetch.requests.lock().unwrap().is_empty());
         let next = village.say("c", "Keeper", "and?").await;
         assert_eq!(next.lines(), ["text: Next."], "the strict Provider takes the history");
@@ -78,7 +78,7 @@ on_every_database! {
         running.notified().await;
         village.abort(&started.turn_id).await;
         let done = village.done(started).await;
-        assert_eq!(done.lines(), ["current_time ended ok", "fetch_url ended interrupted"]);
+        assert_eq!(done.lines(), ["current_time ended ok", "fetch_url ended interrupted", "notice stopped"]);
         assert_eq!(done.ended().status(), TurnStatus::Aborted);
         let calls = events.wait_for("tool_call", 2).await;
         let outcomes: Vec<_> = calls.iter().map(|call| call["outcome"].as_str().unwrap()).collect();

@@ -40,7 +40,7 @@ on_every_database! {
         let (replica, _lifecycle) = village.replica(&Setup::default());
         village.move_to(replica);
         let done = village.done(started).await;
-        assert_eq!(done.lines(), ["text: Looking.", "fetch_url ended interrupted"]);
+        assert_eq!(done.lines(), ["text: Looking.", "fetch_url ended interrupted", "notice stopped"]);
         assert_eq!(done.ended().status(), TurnStatus::Interrupted);
         let next = village.say("c", "Keeper", "and?").await;
         assert_eq!(next.lines(), ["text: Next."]);

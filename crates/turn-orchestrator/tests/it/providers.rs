@@ -64,7 +64,7 @@ on_every_database! {
         assert_eq!(done.ended().status(), TurnStatus::Failed);
         assert_eq!(done.ended().finish_reason(), FinishReason::Error);
         assert!(done.ended().sentence.ends_with('.'), "{}", done.ended().sentence);
-        assert_eq!(done.lines(), ["current_time ended ok", "text: One", "notice retry", "text: Two"]);
+        assert_eq!(done.lines(), ["current_time ended ok", "text: One", "notice retry", "text: Two", "notice failed"]);
         let next = village.say("c", "Keeper", "again?").await;
         assert_eq!(next.lines(), ["text: Better."], "the strict Provider takes the history");
     }

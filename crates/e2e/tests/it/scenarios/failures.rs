@@ -37,7 +37,10 @@ async fn a_provider_that_fails_ends_the_turn_in_words(shape: Shape) {
             !error.contains('<') && !error.contains("key-of-a-test"),
             "{conversation}: {error}"
         );
-        assert_eq!(village.conversation(conversation).await["status"], "idle");
+        let shown = village.conversation(conversation).await;
+        assert_eq!(shown["status"], "idle");
+        let last = shown["messages"][1]["parts"].as_array().unwrap().last();
+        assert_eq!(last.unwrap()["data"]["code"], "failed", "{shown:#}");
     }
     assert!(
         !village.logged().contains("key-of-a-test"),
