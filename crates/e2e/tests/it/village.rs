@@ -179,11 +179,14 @@ impl Village {
     async fn wait_until_it_answers(&mut self) {
         let answered = tokio::time::timeout(START, async {
             loop {
+                // The edge may be there before those that it asks.
+                let listen = |service: &Service| service.logged().contains("gRPC is listening");
                 let request = self.request(Method::GET, "/v1/me");
-                if request
-                    .send()
-                    .await
-                    .is_ok_and(|response| response.status() == 200)
+                if self.services.iter().all(listen)
+                    && request
+                        .send()
+                        .await
+                        .is_ok_and(|response| response.status() == 200)
                 {
                     return;
                 }
