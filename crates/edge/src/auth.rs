@@ -155,7 +155,7 @@ impl Authenticator {
             })
     }
 
-    /// Forgets a Player, so that a revoked token ends here at once. Other edges forget it within [`cache::FRESH`].
+    /// Forgets a Player, so that a revoked token ends here at once. Other edges forget it within the five seconds that an answer is believed for.
     pub(crate) fn forget(&self, player: &str) {
         self.cache.forget_player(player);
     }

@@ -73,7 +73,7 @@ on_every_database! {
         assert_eq!(listed, [user("m-one"), npc(), user("m-two"), npc(), user("m-three"), npc()]);
     }
 
-    async fn anothers_conversation_is_not_found_and_the_operator_leaves_an_audit_row(store: Store) {
+    async fn a_conversation_of_another_is_not_found_and_the_operator_leaves_an_audit_row(store: Store) {
         let village = Village::new(store).await;
         village.npc("Keeper", &[]).await;
         village.provider.script([Step::new().text("Hi.")]);

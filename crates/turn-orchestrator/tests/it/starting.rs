@@ -197,7 +197,7 @@ on_every_database! {
         assert_eq!(missing.code(), Code::NotFound);
     }
 
-    async fn anothers_private_npc_is_not_found(store: Store) {
+    async fn a_private_npc_of_another_is_not_found(store: Store) {
         let mut village = Village::new(store).await;
         village.npc("Hermit", &[]).await;
         village.edit_npc(UpdateNpcRequest {

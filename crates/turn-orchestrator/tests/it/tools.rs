@@ -158,7 +158,7 @@ on_every_database! {
         assert!(result(&village, 1).contains("metadata address"));
     }
 
-    async fn anothers_private_npc_describes_nothing(store: Store) {
+    async fn a_private_npc_of_another_describes_nothing(store: Store) {
         let village = Village::new(store).await;
         village.npc("Hermit", &["tool:current_time"]).await;
         village.edit_npc(UpdateNpcRequest {
