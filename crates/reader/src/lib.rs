@@ -1,0 +1,1 @@
+//! Bodies of pages to text that a model can read.
