@@ -1,6 +1,7 @@
 //! A DNS server on loopback that answers as it was told, over UDP and TCP.
 #![expect(
     clippy::expect_used,
+    clippy::panic,
     reason = "a test's server that cannot work must fail the test at once"
 )]
 
@@ -13,8 +14,8 @@ use std::{
 use hickory_proto::{
     op::{Message, MessageType, OpCode, ResponseCode},
     rr::{
-        Name, RData, Record, RecordType,
-        rdata::{A, AAAA, CNAME},
+        DNSClass, Name, RData, Record, RecordType,
+        rdata::{A, AAAA, CNAME, SRV},
     },
 };
 use tokio::{
@@ -54,6 +55,96 @@ pub enum Answer {
     Referral,
     /// Nothing comes back.
     Silence,
+    /// These records, whatever was asked for.
+    Records(Vec<Entry>),
+    /// A cut-off answer with these addresses in it, over TCP as well.
+    Truncated(Vec<IpAddr>),
+}
+
+/// A record as it stands in an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Whose record it is, without the dot of the root.
+    pub name: String,
+    /// Seconds.
+    pub ttl: u32,
+    /// Its class.
+    pub class: Class,
+    /// What it says.
+    pub data: Data,
+}
+
+/// What a record says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Data {
+    /// A or AAAA.
+    Address(IpAddr),
+    /// CNAME.
+    Alias(String),
+    /// SRV, on port 443.
+    Service(String),
+}
+
+/// The class of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// IN, which is what everybody asks for.
+    Internet,
+    /// CH, which nobody does.
+    Chaos,
+}
+
+impl Entry {
+    /// An address of this name, with TTL 0.
+    pub fn address(name: &str, address: &str) -> Self {
+        Self::internet(name, Data::Address(address.parse().expect("an address")))
+    }
+
+    /// An alias, with TTL 0.
+    pub fn alias(name: &str, target: &str) -> Self {
+        Self::internet(name, Data::Alias(target.to_owned()))
+    }
+
+    /// A service, with TTL 0.
+    pub fn service(name: &str, target: &str) -> Self {
+        Self::internet(name, Data::Service(target.to_owned()))
+    }
+
+    /// The same record with another TTL.
+    #[must_use]
+    pub fn with_ttl(self, ttl: u32) -> Self {
+        Self { ttl, ..self }
+    }
+
+    /// The same record in another class.
+    #[must_use]
+    pub fn in_class(self, class: Class) -> Self {
+        Self { class, ..self }
+    }
+
+    fn internet(name: &str, data: Data) -> Self {
+        Self {
+            name: name.to_owned(),
+            ttl: 0,
+            class: Class::Internet,
+            data,
+        }
+    }
+
+    fn record(&self) -> Record {
+        let data = match &self.data {
+            Data::Address(IpAddr::V4(v4)) => RData::A(A(*v4)),
+            Data::Address(IpAddr::V6(v6)) => RData::AAAA(AAAA(*v6)),
+            Data::Alias(target) => RData::CNAME(CNAME(read_name(target))),
+            Data::Service(target) => RData::SRV(SRV::new(0, 0, 443, read_name(target))),
+        };
+        let mut record = Record::from_rdata(read_name(&self.name), self.ttl, data);
+        record.dns_class = match self.class {
+            Class::Internet => DNSClass::IN,
+            Class::Chaos => DNSClass::CH,
+        };
+        record
+    }
 }
 
 impl Answer {
@@ -85,7 +176,12 @@ struct Script {
 impl ScriptedDns {
     /// A server on a free port of 127.0.0.1.
     pub async fn start() -> Self {
-        let (udp, tcp) = bind().await;
+        Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0))).await
+    }
+
+    /// A server at this address, for instance inside a network namespace. Port 0 picks a free one.
+    pub async fn start_at(address: SocketAddr) -> Self {
+        let (udp, tcp) = bind(address).await;
         let address = udp.local_addr().expect("a bound socket");
         let script = Arc::new(Script::default());
         let mut tasks = JoinSet::new();
@@ -133,15 +229,15 @@ impl ScriptedDns {
     }
 }
 
-async fn bind() -> (UdpSocket, TcpListener) {
+async fn bind(at: SocketAddr) -> (UdpSocket, TcpListener) {
     loop {
-        let tcp = TcpListener::bind("127.0.0.1:0")
-            .await
-            .expect("a TCP port on loopback");
+        let tcp = TcpListener::bind(at).await.expect("a TCP port to bind");
         let address = tcp.local_addr().expect("a bound socket");
-        // The same number may be taken for UDP.
-        if let Ok(udp) = UdpSocket::bind(address).await {
-            return (udp, tcp);
+        match UdpSocket::bind(address).await {
+            Ok(udp) => return (udp, tcp),
+            // The same number may be taken for UDP; another may be free.
+            Err(_taken) if at.port() == 0 => {}
+            Err(problem) => panic!("no UDP port at {address}: {problem}"),
         }
     }
 }
@@ -236,6 +332,13 @@ impl Script {
                 ));
             }
             Answer::Addresses(addresses) => {
+                add_addresses(&mut message, question.name(), &addresses);
+            }
+            Answer::Records(entries) => {
+                message.add_answers(entries.iter().map(Entry::record));
+            }
+            Answer::Truncated(addresses) => {
+                message.metadata.truncation = true;
                 add_addresses(&mut message, question.name(), &addresses);
             }
             Answer::Alias(alias, addresses) => {
