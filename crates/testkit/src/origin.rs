@@ -71,7 +71,8 @@ impl Authority {
         &self.path
     }
 
-    fn server_config(&self, names: &[&str]) -> ServerConfig {
+    /// What a TLS server needs to be these names, over HTTP/1.1 and HTTP/2.
+    pub fn server_config(&self, names: &[&str]) -> ServerConfig {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let params = CertificateParams::new(names).expect("names that certificates can have");
         let key = KeyPair::generate().expect("a key");
@@ -202,6 +203,7 @@ struct Shared {
     replies: Mutex<HashMap<String, Reply>>,
     requests: Mutex<Vec<SeenRequest>>,
     accepted: AtomicUsize,
+    destinations: Mutex<Vec<SocketAddr>>,
 }
 
 impl TlsOrigin {
@@ -210,12 +212,12 @@ impl TlsOrigin {
         Self::start_on(authority, names, SocketAddr::from(([127, 0, 0, 1], 0))).await
     }
 
-    /// A server on this loopback address. Linux has all of 127.0.0.0/8.
+    /// A server on this address. Linux has all of 127.0.0.0/8.
     pub async fn start_on(authority: &Authority, names: &[&str], address: SocketAddr) -> Self {
         let acceptor = TlsAcceptor::from(Arc::new(authority.server_config(names)));
         let listener = TcpListener::bind(address)
             .await
-            .expect("a port on loopback");
+            .expect("a port to listen on");
         let address = listener.local_addr().expect("a bound socket");
         let shared = Arc::new(Shared::default());
         let mut tasks = JoinSet::new();
@@ -251,6 +253,15 @@ impl TlsOrigin {
         self.shared.accepted.load(Ordering::SeqCst)
     }
 
+    /// Where each of those connections was going to: a server on all addresses is met at many.
+    pub fn destinations(&self) -> Vec<SocketAddr> {
+        self.shared
+            .destinations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
     /// The requests so far.
     pub fn requests(&self) -> Vec<SeenRequest> {
         self.shared
@@ -265,6 +276,13 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, shared: Arc<Shared
     let mut connections = JoinSet::new();
     loop {
         if let Ok((stream, _peer)) = listener.accept().await {
+            let destination = stream.local_addr().expect("a connected socket");
+            let destination = SocketAddr::new(destination.ip().to_canonical(), destination.port());
+            shared
+                .destinations
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(destination);
             shared.accepted.fetch_add(1, Ordering::SeqCst);
             // Without it, small answers wait for the client's delayed acknowledgement.
             stream.set_nodelay(true).ok();
