@@ -16,6 +16,7 @@ use std::{
 
 use ipnet::IpNet;
 
+use self::embedded::Translation;
 pub use self::embedded::{InvalidNat64Prefix, Nat64Prefix};
 use crate::Rule;
 
@@ -86,16 +87,14 @@ impl Policy {
 
     fn judge_v6(&self, v6: Ipv6Addr) -> Option<BlockedAddress> {
         let address = IpAddr::V6(v6);
-        if let Some(v4) = self.translated(v6) {
-            return judge_v4(address, v4, Some(v4));
-        }
-        let blocked = |row: table::Row<ipnet::Ipv6Net>| BlockedAddress {
+        let blocked = |row: &table::RowV6| BlockedAddress {
             address,
             rule: row.rule,
             network: row.network.into(),
             registry: row.registry,
             embedded: None,
         };
+        // Metadata comes first: no other reading of such an address makes it harmless.
         if let Some(row) = table::metadata_v6(v6) {
             return Some(blocked(row));
         }
@@ -104,33 +103,70 @@ impl Policy {
         {
             return judge_v4(address, v4, Some(v4));
         }
-        if let Some(row) = table::IPV6.iter().find(|row| row.network.contains(&v6)) {
-            return Some(blocked(*row));
+        let mut is_translated = false;
+        for translation in self.translations(v6) {
+            if let Some(blocked) = judge_v4(address, translation.to, Some(translation.to)) {
+                return Some(blocked);
+            }
+            is_translated |= translation.is_well_formed;
         }
-        if !table::GLOBAL_UNICAST.network.contains(&v6) {
-            return Some(blocked(table::GLOBAL_UNICAST));
+        if is_translated {
+            return None;
+        }
+        if let Some(row) = table::row_v6(v6) {
+            return Some(blocked(row));
         }
         let v4 = embedded::isatap(v6)?;
         judge_v4(address, v4, Some(v4))
     }
 
-    /// The IPv4 address that a connection to this one ends at, on this machine (mapped) or behind a translator (NAT64).
-    pub(crate) fn translated(&self, v6: Ipv6Addr) -> Option<Ipv4Addr> {
-        v6.to_ipv4_mapped()
-            .or_else(|| embedded::WELL_KNOWN.extract(v6))
-            .or_else(|| {
+    /// The IPv4 addresses that a connection to this one may end at, on this machine (mapped) or behind a translator (NAT64). More
+    /// than one only where the Operator's prefixes overlap.
+    fn translations(&self, v6: Ipv6Addr) -> impl Iterator<Item = Translation> {
+        let mapped = v6.to_ipv4_mapped().map(|to| Translation {
+            to,
+            is_well_formed: true,
+        });
+        mapped
+            .or_else(|| embedded::WELL_KNOWN.translate(v6))
+            .into_iter()
+            .chain(
                 self.nat64_prefixes
                     .iter()
-                    .find_map(|prefix| prefix.extract(v6))
-            })
+                    .filter_map(move |prefix| prefix.translate(v6)),
+            )
     }
 
-    /// The address that a connection ends at: itself, or the IPv4 address that it is translated to.
-    pub(crate) fn effective(&self, address: IpAddr) -> IpAddr {
-        match address {
-            IpAddr::V4(_) => address,
-            IpAddr::V6(v6) => self.translated(v6).map_or(address, IpAddr::V4),
+    /// Every address that this one may stand for: itself, and each IPv4 address that some form has inside it, retired ones too.
+    /// What is the Village's own is refused in each of them.
+    pub(crate) fn readings(&self, address: IpAddr) -> impl Iterator<Item = IpAddr> {
+        let inside = match address {
+            IpAddr::V4(_) => None,
+            IpAddr::V6(v6) => Some(v6),
+        };
+        std::iter::once(address).chain(
+            inside
+                .into_iter()
+                .flat_map(|v6| self.every_embedded(v6))
+                .map(IpAddr::V4),
+        )
+    }
+
+    /// Whether an Operator's opening of `is_open` addresses covers this one. An opening of an IPv4 address covers its mapped and
+    /// its translated spelling, because the connection ends at the same host; no other form of it.
+    pub(crate) fn is_covered(&self, address: IpAddr, is_open: impl Fn(IpAddr) -> bool) -> bool {
+        let v6 = match address {
+            IpAddr::V4(_) => return is_open(address),
+            IpAddr::V6(v6) => v6,
+        };
+        let is_mapped = v6.to_ipv4_mapped().is_some();
+        if !is_mapped && is_open(address) {
+            return true;
         }
+        let mut translations = self.translations(v6).peekable();
+        translations.peek().is_some()
+            && translations
+                .all(|translation| translation.is_well_formed && is_open(translation.to.into()))
     }
 
     /// The row of a refused address, if it is one that nothing opens: metadata, in any spelling.
@@ -161,20 +197,15 @@ impl Policy {
     }
 
     fn every_embedded(&self, v6: Ipv6Addr) -> impl Iterator<Item = Ipv4Addr> {
-        self.translated(v6)
-            .into_iter()
+        self.translations(v6)
+            .map(|translation| translation.to)
             .chain(embedded::retired(v6))
             .chain(embedded::isatap(v6))
     }
 }
 
 fn judge_v4(address: IpAddr, v4: Ipv4Addr, embedded: Option<Ipv4Addr>) -> Option<BlockedAddress> {
-    let row = table::metadata_v4(v4).or_else(|| {
-        table::IPV4
-            .iter()
-            .find(|row| row.network.contains(&v4))
-            .copied()
-    })?;
+    let row = table::row_v4(v4)?;
     Some(BlockedAddress {
         address,
         rule: row.rule,

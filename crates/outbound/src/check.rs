@@ -98,13 +98,16 @@ fn subject(line: &str) -> Result<Subject, Refusal> {
     Target::parse(line, Schemes::Https).map(|(_url, target)| Subject::Url(target))
 }
 
-/// Whether a text that is no address was meant as one. `fe80::1%eth0` would pass for a URL with the scheme `fe80`.
+/// Whether a text that is no address was meant as one: two groups of hexadecimal digits and a third after it, where a URL has its
+/// scheme. `fe80::1%eth0` and `fd00::/8` would pass for URLs with the schemes `fe80` and `fd00`.
 fn looks_like_an_address(line: &str) -> bool {
-    let digits = line.split('%').next().unwrap_or_default();
-    digits.matches(':').count() >= 2
-        && digits
-            .bytes()
-            .all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.'))
+    let mut groups = line
+        .trim_start_matches(|character| character <= ' ')
+        .split(':');
+    let is_group =
+        |group: &str| group.len() <= 5 && group.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let starts_so = groups.next().is_some_and(is_group) && groups.next().is_some_and(is_group);
+    starts_so && groups.next().is_some()
 }
 
 fn check_address(line: &str, address: IpAddr) -> Check {

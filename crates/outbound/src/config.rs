@@ -1,8 +1,11 @@
 //! The settings' section `outbound`.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+};
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Deserializer, de::Error as _};
 
 use crate::{Exemption, Nat64Prefix};
@@ -40,12 +43,22 @@ pub enum Mode {
     Report,
 }
 
-/// A network as people write it: `10.0.0.0/8`, or one address alone.
+/// A network as people write it: `10.0.0.0/8`, or one address alone. One of mapped addresses is the IPv4 network that it maps.
 pub(crate) fn parse_network(text: &str) -> Option<IpNet> {
     text.parse::<IpNet>()
         .ok()
-        .or_else(|| text.parse::<std::net::IpAddr>().ok().map(IpNet::from))
-        .map(|network| network.trunc())
+        .or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
+        .map(|network| unmapped(network.trunc()))
+}
+
+fn unmapped(network: IpNet) -> IpNet {
+    let length = network.prefix_len();
+    match network.addr().to_canonical() {
+        IpAddr::V4(v4) if network.addr().is_ipv6() && length >= 96 => {
+            Ipv4Net::new(v4, length - 96).map_or(network, IpNet::V4)
+        }
+        IpAddr::V4(_) | IpAddr::V6(_) => network,
+    }
 }
 
 fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D::Error> {

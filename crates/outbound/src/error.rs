@@ -2,6 +2,8 @@
 
 use std::{borrow::Cow, fmt, net::IpAddr};
 
+use ipnet::IpNet;
+
 use crate::{BlockedAddress, Rule};
 
 /// The most of a host that a message shows, in characters.
@@ -18,7 +20,18 @@ pub struct Refusal {
     pub host: Option<String>,
     /// The address, if it was refused for one.
     pub address: Option<IpAddr>,
+    /// The row of the tables that the address lies in, if one refused it.
+    pub row: Option<RegistryRow>,
     detail: Cow<'static, str>,
+}
+
+/// Which row of the tables refused an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RegistryRow {
+    /// The network. For [`Rule::NotGlobalUnicast`], the one that the address lies outside of.
+    pub network: IpNet,
+    /// What the registry calls it, and the document that says so; for what is the Village's own, whose it is.
+    pub name: &'static str,
 }
 
 impl Refusal {
@@ -27,6 +40,7 @@ impl Refusal {
             rule,
             host: Some(host),
             address: None,
+            row: None,
             detail: detail.into(),
         }
     }
@@ -36,6 +50,7 @@ impl Refusal {
             rule,
             host: None,
             address: None,
+            row: None,
             detail: detail.into(),
         }
     }
@@ -49,6 +64,10 @@ impl Refusal {
             rule: blocked.rule,
             host: Some(host),
             address: Some(blocked.address),
+            row: Some(RegistryRow {
+                network: blocked.network,
+                name: blocked.registry,
+            }),
             detail: Cow::Owned(blocked.to_string()),
         }
     }

@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use serde::Deserialize;
 use url::Host;
 
-use crate::config::parse_network;
+use crate::{config::parse_network, name, target::BAD_PORTS};
 
 /// Who wants to connect. An exemption names its consumers: what an Operator's MCP Server may reach, a model's `fetch_url` may not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
@@ -66,59 +66,82 @@ pub enum Opening {
     },
 }
 
-/// Why a text opens nothing.
+/// Why an entry of `outbound.allow` opens nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "outbound.allow has {0:?}, which is neither HOST[:PORT], CIDR, CIDR4:PORT nor [CIDR6]:PORT; for instance intra.example:8443, 10.1.0.0/16, 10.1.2.3/32:443 or [fd00::/8]:443"
-)]
-pub struct InvalidOpening(String);
+pub enum InvalidOpening {
+    /// It has none of the forms.
+    #[error(
+        "outbound.allow has {0:?}, which is neither HOST[:PORT], CIDR, CIDR4:PORT nor [CIDR6]:PORT; for instance intra.example:8443, 10.1.0.0/16, 10.1.2.3/32:443 or [fd00::/8]:443"
+    )]
+    Form(String),
+    /// Its port belongs to another protocol, and is never connected to.
+    #[error(
+        "outbound.allow has {0:?}, and port {1} belongs to another protocol: no client connects to it for HTTP; let the server listen on another"
+    )]
+    Port(String, u16),
+    /// It names nobody to open for.
+    #[error(
+        "outbound.allow has {0:?} for nobody; write at least one of \"mcp\", \"fetch\" and \"egress\" into its for"
+    )]
+    Nobody(String),
+}
 
 impl FromStr for Opening {
     type Err = InvalidOpening;
 
     fn from_str(text: &str) -> Result<Self, InvalidOpening> {
-        let invalid = || InvalidOpening(text.chars().take(128).collect());
+        let opening = Self::parse(text).ok_or_else(|| InvalidOpening::Form(shown(text)))?;
+        let (Self::Host { port, .. } | Self::Network { port, .. }) = opening;
+        match port.filter(|port| BAD_PORTS.contains(port)) {
+            Some(port) => Err(InvalidOpening::Port(shown(text), port)),
+            None => Ok(opening),
+        }
+    }
+}
+
+/// An entry as a message shows it.
+fn shown(text: &str) -> String {
+    text.chars().take(128).collect()
+}
+
+impl Opening {
+    fn parse(text: &str) -> Option<Self> {
         if let Some(network) = parse_network(text) {
-            return Ok(Self::Network {
+            return Some(Self::Network {
                 network,
                 port: None,
             });
         }
         if let Some(rest) = text.strip_prefix('[') {
-            let (inside, after) = rest.split_once(']').ok_or_else(invalid)?;
-            let network = parse_network(inside)
-                .filter(|network| matches!(network, IpNet::V6(_)))
-                .ok_or_else(invalid)?;
+            let (inside, after) = rest.split_once(']')?;
+            let network = parse_network(inside).filter(|_network| inside.contains(':'))?;
             let port = match after.strip_prefix(':') {
-                Some(port) => Some(parse_port(port).ok_or_else(invalid)?),
+                Some(port) => Some(parse_port(port)?),
                 None if after.is_empty() => None,
-                None => return Err(invalid()),
+                None => return None,
             };
-            return Ok(Self::Network { network, port });
+            return Some(Self::Network { network, port });
         }
         let (host, port) = match text.rsplit_once(':') {
-            Some((host, port)) => (host, Some(parse_port(port).ok_or_else(invalid)?)),
+            Some((host, port)) => (host, Some(parse_port(port)?)),
             None => (text, None),
         };
         if let Some(network) = parse_network(host) {
-            return match network {
-                IpNet::V4(_) => Ok(Self::Network { network, port }),
-                IpNet::V6(_) => Err(invalid()),
-            };
+            // An IPv6 address without brackets has no port: where would it begin?
+            return (!host.contains(':')).then_some(Self::Network { network, port });
         }
         let forbidden = ['/', '*', '@', ':', '[', ']', ' '];
         if host.contains(forbidden) {
-            return Err(invalid());
+            return None;
         }
         match Host::parse(host) {
             Ok(Host::Domain(name)) => {
                 let name = name.strip_suffix('.').unwrap_or(&name).to_owned();
-                match crate::name::fault(&name) {
-                    None => Ok(Self::Host { name, port }),
-                    Some(_) => Err(invalid()),
-                }
+                name::fault(&name)
+                    .is_none()
+                    .then_some(Self::Host { name, port })
             }
-            Ok(Host::Ipv4(_) | Host::Ipv6(_)) | Err(_) => Err(invalid()),
+            Ok(Host::Ipv4(_) | Host::Ipv6(_)) | Err(_) => None,
         }
     }
 }
@@ -216,6 +239,9 @@ impl TryFrom<Entry> for Exemption {
                 to: to.parse()?,
                 consumers: vec![Consumer::Mcp],
             },
+            Entry::Scoped(Scoped { to, consumers }) if consumers.is_empty() => {
+                return Err(InvalidOpening::Nobody(shown(&to)));
+            }
             Entry::Scoped(Scoped { to, consumers }) => Self {
                 to: to.parse()?,
                 consumers,
@@ -225,75 +251,4 @@ impl TryFrom<Entry> for Exemption {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_form_of_an_entry_is_read() {
-        for (text, shown) in [
-            ("localhost", "localhost"),
-            ("Intra.Example.:8443", "intra.example:8443"),
-            ("münchen.de", "xn--mnchen-3ya.de"),
-            ("10.1.2.3/8", "10.0.0.0/8"),
-            ("10.1.2.3", "10.1.2.3/32"),
-            ("10.1.2.3:443", "10.1.2.3/32:443"),
-            ("10.0.0.0/8:443", "10.0.0.0/8:443"),
-            ("fd00::/8", "fd00::/8"),
-            ("::1", "::1/128"),
-            ("[::1]", "::1/128"),
-            ("[::1]:443", "[::1/128]:443"),
-            ("[fd00::/8]:443", "[fd00::/8]:443"),
-        ] {
-            let opening: Opening = text.parse().expect(text);
-            assert_eq!(opening.to_string(), shown, "{text}");
-        }
-    }
-
-    #[test]
-    fn an_entry_that_could_open_more_than_it_says_is_refused() {
-        for text in [
-            "",
-            "*",
-            "*.example.com",
-            "https://intra.example",
-            "a@b",
-            "intra.example:",
-            "intra.example:0",
-            "intra.example:+80",
-            "intra.example:99999",
-            "a..b",
-            "0x7f.1",
-            "127.1",
-            "2130706433",
-            "10.0.0.0/33",
-            "[10.0.0.0/8]:443",
-            "[::1",
-            "[::1]443",
-            "[intra.example]:443",
-        ] {
-            assert!(text.parse::<Opening>().is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_bare_entry_opens_for_mcp_only_and_a_table_names_its_consumers() {
-        let bare: Exemption = serde_json::from_str(r#""intra.example:443""#).expect("an entry");
-        assert_eq!(bare.consumers, [Consumer::Mcp]);
-        let scoped: Exemption =
-            serde_json::from_str(r#"{"to":"intra.example","for":["fetch","egress"]}"#)
-                .expect("an entry");
-        assert_eq!(scoped.consumers, [Consumer::Fetch, Consumer::Egress]);
-        assert!(!bare.opens_name("intra.example", 443, Consumer::Fetch));
-        assert!(bare.opens_name("intra.example", 443, Consumer::Mcp));
-        assert!(!bare.opens_name("intra.example", 8443, Consumer::Mcp));
-        assert!(!bare.opens_name("sub.intra.example", 443, Consumer::Mcp));
-        for wrong in [
-            r#"{"to":"intra.example"}"#,
-            r#"{"to":"intra.example","for":["all"]}"#,
-            r#"{"to":"intra.example","for":["mcp"],"port":1}"#,
-            r#""*.example""#,
-        ] {
-            assert!(serde_json::from_str::<Exemption>(wrong).is_err(), "{wrong}");
-        }
-    }
-}
+mod tests;

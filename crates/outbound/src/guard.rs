@@ -36,7 +36,7 @@ pub enum Standing {
 impl Guard {
     /// A guard for this machine. Exemptions, and report mode, are logged.
     pub fn new(config: &Config) -> Result<Self, SetUpError> {
-        let own = OwnAddresses::read().map_err(SetUpError::OwnAddresses)?;
+        let own = OwnAddresses::of_this_machine().map_err(SetUpError::OwnAddresses)?;
         let guard = Self {
             own_addresses: Some(own),
             ..Self::offline(config)
@@ -98,7 +98,7 @@ impl Guard {
             Some(rule) => {
                 let refusal = name_refusal(name, rule);
                 // What the name stands for is judged next, so that localhost stays refused by its addresses.
-                if self.lets_pass(rule) {
+                if self.lets_pass(rule) && !name::is_kept_out_of_dns(name) {
                     report(&refusal, consumer);
                     Ok(Standing::Ordinary)
                 } else {
@@ -132,8 +132,7 @@ impl Guard {
     ) -> Result<(), Refusal> {
         let refuse =
             |blocked: &BlockedAddress| Refusal::of_address(target.host().to_string(), blocked);
-        let effective = self.policy.effective(address);
-        if self.is_own_listener(SocketAddr::new(effective, target.port())) {
+        if self.is_own_listener(address, target.port()) {
             return Err(Refusal::new(
                 Rule::OwnListener,
                 target.host().to_string(),
@@ -153,20 +152,14 @@ impl Guard {
         {
             return Err(refuse(blocked));
         }
-        let is_open = || {
-            standing == Standing::Exempt
-                || self.exemptions.iter().any(|exemption| {
-                    exemption.opens_address(address.to_canonical(), target.port(), consumer)
-                })
-        };
-        let own = self.judge_own(address, effective);
+        let own = self.judge_own(address);
         let Some(blocked) = by_policy.or(own) else {
             return Ok(());
         };
-        if is_open() {
+        if standing == Standing::Exempt || self.is_exempt(address, target.port(), consumer) {
             return Ok(());
         }
-        if self.mode == Mode::Report && self.policy.may_be_reported(&blocked) && own.is_none() {
+        if self.mode == Mode::Report && own.is_none() && self.policy.may_be_reported(&blocked) {
             report(&refuse(&blocked), consumer);
             return Ok(());
         }
@@ -177,36 +170,52 @@ impl Guard {
         self.mode == Mode::Report && rule.may_be_reported()
     }
 
-    fn is_own_listener(&self, address: SocketAddr) -> bool {
-        self.own_listeners
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .iter()
-            .any(|&listener| reaches(address, listener, self.own_addresses.as_ref()))
+    fn is_exempt(&self, address: IpAddr, port: u16, consumer: Consumer) -> bool {
+        self.policy.is_covered(address, |open| {
+            self.exemptions
+                .iter()
+                .any(|exemption| exemption.opens_address(open, port, consumer))
+        })
     }
 
-    fn judge_own(&self, address: IpAddr, effective: IpAddr) -> Option<BlockedAddress> {
-        let blocked = |rule, network, registry| BlockedAddress {
-            address,
-            rule,
-            network,
-            registry,
-            embedded: match effective {
-                IpAddr::V4(v4) if effective != address => Some(v4),
-                IpAddr::V4(_) | IpAddr::V6(_) => None,
-            },
-        };
-        let belonging = self
-            .own_addresses
-            .as_ref()
-            .and_then(|own| own.belonging(effective));
-        match belonging {
-            Some(Belonging::Itself(network)) => Some(blocked(
+    fn is_own_listener(&self, address: IpAddr, port: u16) -> bool {
+        let listeners = self
+            .own_listeners
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        self.policy.readings(address).any(|reading| {
+            let destination = SocketAddr::new(reading, port);
+            listeners
+                .iter()
+                .any(|&listener| reaches(destination, listener, self.own_addresses.as_ref()))
+        })
+    }
+
+    fn judge_own(&self, address: IpAddr) -> Option<BlockedAddress> {
+        self.policy.readings(address).find_map(|reading| {
+            let (rule, network, registry) = self.owner(reading)?;
+            Some(BlockedAddress {
+                address,
+                rule,
+                network,
+                registry,
+                embedded: match reading {
+                    IpAddr::V4(v4) if reading != address => Some(v4),
+                    IpAddr::V4(_) | IpAddr::V6(_) => None,
+                },
+            })
+        })
+    }
+
+    fn owner(&self, address: IpAddr) -> Option<(Rule, IpNet, &'static str)> {
+        let own = self.own_addresses.as_ref();
+        match own.and_then(|own| own.belonging(address)) {
+            Some(Belonging::Itself) => Some((
                 Rule::OwnAddress,
-                IpNet::from(network.addr()),
+                IpNet::from(address),
                 "an address of this machine",
             )),
-            Some(Belonging::OnLink(network)) => Some(blocked(
+            Some(Belonging::OnLink(network)) => Some((
                 Rule::OwnNetwork,
                 network,
                 "a network that this machine is on",
@@ -214,9 +223,9 @@ impl Guard {
             None => self
                 .own_networks
                 .iter()
-                .find(|network| network.contains(&effective))
+                .find(|network| network.contains(&address))
                 .map(|&network| {
-                    blocked(
+                    (
                         Rule::OwnNetwork,
                         network,
                         "one of the Village's own networks, outbound.own_networks",

@@ -27,7 +27,7 @@ pub use check::{Check, CheckVerdict, check, check_offline};
 pub use config::{Config, Mode};
 pub use connection::{Body, Connection, End};
 pub use connector::{Approved, Connector};
-pub use error::{Error, Phase, Refusal, SetUpError};
+pub use error::{Error, Phase, Refusal, RegistryRow, SetUpError};
 pub use exemption::{Consumer, Exemption, InvalidOpening, Opening};
 pub use guard::{Guard, Standing};
 pub use resolver::{LOOK_UP_TIME, Resolver};

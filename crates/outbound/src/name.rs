@@ -75,6 +75,11 @@ pub(crate) fn is_localhost(name: &str) -> bool {
     is_or_lies_under(name, "localhost")
 }
 
+/// Whether the name must not be asked for in DNS, and so is never only reported: RFC 6761 section 6.3, RFC 7686 section 2.
+pub(crate) fn is_kept_out_of_dns(name: &str) -> bool {
+    is_localhost(name) || is_or_lies_under(name, "onion")
+}
+
 fn is_or_lies_under(name: &str, parent: &str) -> bool {
     name.strip_suffix(parent)
         .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))

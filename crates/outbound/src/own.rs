@@ -1,67 +1,96 @@
 //! What belongs to this machine and this Village.
 
 use std::{
+    fmt, io,
     net::{IpAddr, SocketAddr},
-    sync::{PoisonError, RwLock},
-    time::{Duration, Instant},
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
 };
 
 use if_addrs::IfAddr;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use kernel::{Clock, SystemClock, Timestamp};
 
 /// How old the list of this machine's addresses may be. They change when networks are joined, and reading them costs some
 /// tens of microseconds.
 const MAX_AGE: Duration = Duration::from_secs(30);
 
-/// This machine's addresses, each with the network that it is on.
-#[derive(Debug)]
+/// Reads the addresses of a machine, each with the length of its network's prefix.
+type Reader = Box<dyn Fn() -> io::Result<Vec<IpNet>> + Send + Sync>;
+
+/// A machine's addresses, each with the network that it is on.
 pub(crate) struct OwnAddresses {
+    read: Reader,
+    clock: Arc<dyn Clock>,
     snapshot: RwLock<Snapshot>,
 }
 
 #[derive(Debug)]
 struct Snapshot {
-    taken: Instant,
+    taken: Timestamp,
     on_link: Vec<IpNet>,
 }
 
-/// How an address belongs to this machine.
+/// How an address belongs to the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Belonging {
     /// It is one of the machine's.
-    Itself(IpNet),
+    Itself,
     /// It lies in a network that the machine is on.
     OnLink(IpNet),
 }
 
 impl OwnAddresses {
-    pub(crate) fn read() -> std::io::Result<Self> {
+    /// The addresses of the machine that this runs on, now and as they change.
+    pub(crate) fn of_this_machine() -> io::Result<Self> {
+        Self::read_by(Box::new(interfaces), Arc::new(SystemClock))
+    }
+
+    fn read_by(read: Reader, clock: Arc<dyn Clock>) -> io::Result<Self> {
+        let snapshot = Snapshot {
+            taken: clock.now(),
+            on_link: read()?,
+        };
         Ok(Self {
-            snapshot: RwLock::new(Snapshot {
-                taken: Instant::now(),
-                on_link: on_link()?,
-            }),
+            read,
+            clock,
+            snapshot: RwLock::new(snapshot),
         })
     }
 
-    /// How the address belongs to this machine, as of at most [`MAX_AGE`] ago.
+    /// The addresses of a machine that never changes.
+    #[cfg(test)]
+    pub(crate) fn fixed(networks: &[&str]) -> Self {
+        let networks: Vec<IpNet> = networks
+            .iter()
+            .map(|text| text.parse().expect("a network"))
+            .collect();
+        Self::read_by(
+            Box::new(move || Ok(networks.clone())),
+            Arc::new(SystemClock),
+        )
+        .expect("they are at hand")
+    }
+
+    /// How the address belongs to the machine, as of at most [`MAX_AGE`] ago.
     pub(crate) fn belonging(&self, address: IpAddr) -> Option<Belonging> {
         self.refresh_if_old();
         let snapshot = self.snapshot.read().unwrap_or_else(PoisonError::into_inner);
-        let mut on_link = None;
-        for network in &snapshot.on_link {
-            if network.addr() == address {
-                return Some(Belonging::Itself(*network));
-            }
-            if network.contains(&address) {
-                on_link = Some(Belonging::OnLink(network.trunc()));
-            }
+        if snapshot.on_link.iter().any(|own| own.addr() == address) {
+            return Some(Belonging::Itself);
         }
-        on_link
+        snapshot
+            .on_link
+            .iter()
+            .find(|network| network.contains(&address))
+            .map(|network| Belonging::OnLink(network.trunc()))
     }
 
     fn refresh_if_old(&self) {
-        let is_old = |snapshot: &Snapshot| snapshot.taken.elapsed() > MAX_AGE;
+        let now = self.clock.now();
+        // A clock that was set back must not keep an old list alive.
+        let is_old =
+            |snapshot: &Snapshot| now < snapshot.taken || now.since(snapshot.taken) > MAX_AGE;
         if !is_old(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner)) {
             return;
         }
@@ -72,13 +101,21 @@ impl OwnAddresses {
         if !is_old(&snapshot) {
             return;
         }
-        match on_link() {
+        match (self.read)() {
             Ok(on_link) => snapshot.on_link = on_link,
             Err(problem) => {
                 tracing::warn!(%problem, "this machine's network addresses cannot be read; the last known ones stay refused");
             }
         }
-        snapshot.taken = Instant::now();
+        snapshot.taken = now;
+    }
+}
+
+impl fmt::Debug for OwnAddresses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnAddresses")
+            .field("snapshot", &self.snapshot)
+            .finish_non_exhaustive()
     }
 }
 
@@ -96,13 +133,13 @@ pub(crate) fn reaches(
     // A connection to the unspecified address is one to the machine itself.
     let is_local = ip.is_loopback()
         || ip.is_unspecified()
-        || own.is_some_and(|own| matches!(own.belonging(ip), Some(Belonging::Itself(_))));
+        || own.is_some_and(|own| own.belonging(ip) == Some(Belonging::Itself));
     ip == listens_on
         || (listens_on.is_unspecified() && is_local)
         || (ip.is_unspecified() && listens_on.is_loopback())
 }
 
-fn on_link() -> std::io::Result<Vec<IpNet>> {
+fn interfaces() -> io::Result<Vec<IpNet>> {
     let networks = if_addrs::get_if_addrs()?
         .into_iter()
         .filter_map(|interface| match interface.addr {
@@ -122,44 +159,4 @@ fn on_link() -> std::io::Result<Vec<IpNet>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn socket(text: &str) -> SocketAddr {
-        text.parse().expect("a socket address")
-    }
-
-    #[test]
-    fn this_machines_own_addresses_are_known() {
-        let own = OwnAddresses::read().expect("interfaces");
-        assert!(matches!(
-            own.belonging("127.0.0.1".parse().expect("an address")),
-            Some(Belonging::Itself(_))
-        ));
-        assert_eq!(
-            own.belonging("93.184.216.34".parse().expect("an address")),
-            None
-        );
-    }
-
-    #[test]
-    fn a_listener_on_all_addresses_is_reached_by_every_local_one() {
-        for (address, listener, expected) in [
-            ("127.0.0.1:80", "127.0.0.1:80", true),
-            ("127.0.0.1:81", "127.0.0.1:80", false),
-            ("127.0.0.9:80", "0.0.0.0:80", true),
-            ("127.0.0.1:80", "[::]:80", true),
-            ("[::1]:80", "[::]:80", true),
-            ("[::ffff:127.0.0.1]:80", "127.0.0.1:80", true),
-            ("0.0.0.0:80", "127.0.0.1:80", true),
-            ("[::]:80", "[::1]:80", true),
-            ("93.184.216.34:80", "0.0.0.0:80", false),
-        ] {
-            assert_eq!(
-                reaches(socket(address), socket(listener), None),
-                expected,
-                "{address} {listener}"
-            );
-        }
-    }
-}
+mod tests;

@@ -11,7 +11,7 @@ pub const URL_BYTES: usize = 2_048;
 
 /// The ports that the Fetch Standard refuses ("bad port", fetch.spec.whatwg.org section 2.9), because a request would be
 /// understood by the protocol that lives there.
-const BAD_PORTS: [u16; 83] = [
+pub(crate) const BAD_PORTS: [u16; 83] = [
     0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101,
     102, 103, 104, 109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427,
     465, 512, 513, 514, 515, 526, 530, 531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990,

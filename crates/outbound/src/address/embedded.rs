@@ -25,17 +25,40 @@ pub struct Nat64Prefix(Ipv6Net);
 /// Why a text is no NAT64 prefix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is not a NAT64 prefix: write an IPv6 prefix of 32, 40, 48, 56, 64 or 96 bits, such as 2001:db8:64::/96"
+    "{0:?} is not a NAT64 prefix: write an IPv6 prefix of 32, 40, 48, 56, 64 or 96 bits in 2000::/3, fc00::/7 or 64:ff9b:1::/48, such as 2001:db8:64::/96"
 )]
 pub struct InvalidNat64Prefix(String);
 
+/// Where a translator's prefix can lie. Anywhere else it would give a meaning to addresses that have one: loopback, mapped,
+/// link-local, multicast.
+const PARENTS: [Ipv6Net; 4] = [
+    Ipv6Net::new_assert(Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3),
+    Ipv6Net::new_assert(Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7),
+    Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0), 48),
+    WELL_KNOWN.0,
+];
+
+/// An IPv4 address that a translator makes of an IPv6 one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Translation {
+    pub(super) to: Ipv4Addr,
+    /// Whether the octet that RFC 6052 reserves is zero. Some translators do not look at it, so that what stands around it counts
+    /// against the address in any case, and for it only if it is.
+    pub(super) is_well_formed: bool,
+}
+
 impl Nat64Prefix {
-    /// The IPv4 address inside an address under this prefix. None if the octet that RFC 6052 reserves is not zero.
-    pub(super) fn extract(self, address: Ipv6Addr) -> Option<Ipv4Addr> {
-        if !self.0.contains(&address) {
-            return None;
-        }
-        extract_at(address, self.0.prefix_len())
+    /// What a translator with this prefix makes of an address under it. The bits after the IPv4 address do not count: a translator
+    /// ignores them (RFC 6052 section 2.2).
+    pub(super) fn translate(self, address: Ipv6Addr) -> Option<Translation> {
+        self.0.contains(&address).then(|| {
+            let octets = address.octets();
+            let length = self.0.prefix_len();
+            Translation {
+                to: Ipv4Addr::from(positions(length).map(|place| octets[place])),
+                is_well_formed: length == 96 || octets[8] == 0,
+            }
+        })
     }
 }
 
@@ -46,6 +69,7 @@ impl FromStr for Nat64Prefix {
         text.parse::<Ipv6Net>()
             .ok()
             .filter(|network| LENGTHS.contains(&network.prefix_len()))
+            .filter(|network| PARENTS.iter().any(|parent| parent.contains(network)))
             .map(|network| Self(network.trunc()))
             .ok_or_else(|| InvalidNat64Prefix(text.chars().take(64).collect()))
     }

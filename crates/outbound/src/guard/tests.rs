@@ -147,6 +147,196 @@ fn the_villages_own_listener_is_never_exempt() {
     assert_eq!(refused("http://127.0.0.1:7071/", "127.0.0.1"), None);
 }
 
+/// A guard on a machine that has these addresses.
+fn guard_on(networks: &[&str], json: &str) -> Guard {
+    Guard {
+        own_addresses: Some(OwnAddresses::fixed(networks)),
+        ..Guard::offline(&config(json))
+    }
+}
+
+/// 93.184.216.34 in every form that an IPv6 address can hide it in, with `2a00:64::/32` as a translator's prefix.
+const SPELLINGS: [&str; 12] = [
+    "93.184.216.34",
+    "::ffff:93.184.216.34",
+    "::93.184.216.34",
+    "::ffff:0:93.184.216.34",
+    "64:ff9b::93.184.216.34",
+    "64:ff9b:1::93.184.216.34",
+    "64:ff9b:1:5db8:d8:2200::",
+    "2002:5db8:d822::1",
+    "2001:0:5db8:d822::1",
+    "2001:0:4136:e378:8000:63bf:a247:27dd",
+    "2a00:1450:1:1:0:5efe:93.184.216.34",
+    "2a00:64:5db8:d822::",
+];
+
+#[test]
+fn what_is_the_villages_own_is_refused_in_every_spelling_and_never_only_reported() {
+    for (networks, own_networks) in [
+        (&["93.184.216.34/32"][..], r"[]"),
+        (&["93.184.216.1/24"][..], r"[]"),
+        (&[][..], r#"["93.184.216.0/24"]"#),
+        (&[][..], r#"["::ffff:93.184.216.0/120"]"#),
+    ] {
+        for mode in ["enforce", "report"] {
+            let guard = guard_on(
+                networks,
+                &format!(
+                    r#"{{"mode":"{mode}","own_networks":{own_networks},"nat64_prefixes":["2a00:64::/32"]}}"#
+                ),
+            );
+            for spelling in SPELLINGS {
+                let refused = refused_by(&guard, "https://a.example/", spelling, Consumer::Fetch);
+                assert!(refused.is_some(), "{spelling} {networks:?} {own_networks}");
+            }
+            for spelling in ["8.8.8.8", "64:ff9b::8.8.8.8", "2a00:64:808:808::"] {
+                let refused = refused_by(&guard, "https://a.example/", spelling, Consumer::Fetch);
+                assert_eq!(refused, None, "{spelling}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_villages_own_listener_is_refused_in_every_spelling_and_to_every_exemption() {
+    let guard = guard_on(
+        &["93.184.216.34/32"],
+        r#"{"allow":["open.example","0.0.0.0/0","::/0"],"nat64_prefixes":["2a00:64::/32"]}"#,
+    );
+    guard.protect_listener("0.0.0.0:7070".parse().expect("a socket address"));
+    for spelling in SPELLINGS {
+        for name in ["open.example", "other.example"] {
+            let refused = refused_by(
+                &guard,
+                &format!("https://{name}:7070/"),
+                spelling,
+                Consumer::Mcp,
+            );
+            assert_eq!(refused, Some(Rule::OwnListener), "{spelling} {name}");
+        }
+        let refused = refused_by(&guard, "https://open.example/", spelling, Consumer::Mcp);
+        assert_eq!(refused, None, "{spelling}");
+    }
+}
+
+#[test]
+fn an_opening_of_an_ipv4_network_covers_mapped_and_translated_spellings_only() {
+    let guard = Guard::offline(&config(
+        r#"{"allow":["93.184.216.0/24", "10.0.0.0/8"],"own_networks":["93.184.216.0/24"],"nat64_prefixes":["2a00:64::/32"]}"#,
+    ));
+    let refused = |address| refused_by(&guard, "https://a.example/", address, Consumer::Mcp);
+    for open in [
+        "10.0.0.1",
+        "::ffff:10.0.0.1",
+        "64:ff9b::10.0.0.1",
+        "2a00:64:a00:1::",
+        "93.184.216.34",
+        "64:ff9b::93.184.216.34",
+    ] {
+        assert_eq!(refused(open), None, "{open}");
+    }
+    for shut in [
+        "::10.0.0.1",
+        "::ffff:0:10.0.0.1",
+        "64:ff9b:1::10.0.0.1",
+        "2002:a00:1::1",
+        "2001:0:a00:1::",
+        "2a00:1450:1:1:0:5efe:10.0.0.1",
+        "2a00:64:a00:1:100::",
+    ] {
+        assert!(refused(shut).is_some(), "{shut}");
+    }
+}
+
+#[test]
+fn an_opening_of_an_ipv6_network_does_not_open_ipv4_in_disguise() {
+    let guard = Guard::offline(&config(r#"{"allow":["::/0"]}"#));
+    let refused = |address| refused_by(&guard, "https://a.example/", address, Consumer::Mcp);
+    assert_eq!(refused("fd00::1"), None);
+    assert_eq!(refused("::ffff:10.0.0.1"), Some(Rule::Private));
+    assert_eq!(refused("10.0.0.1"), Some(Rule::Private));
+}
+
+#[test]
+fn the_same_exemption_holds_on_every_hop_of_a_redirect_and_for_its_consumer_alone() {
+    let guard = Guard::offline(&config(
+        r#"{"allow":[{"to":"intra.example:8443","for":["fetch"]}]}"#,
+    ));
+    let hop = |location: &str, consumer| {
+        let from = url::Url::parse("https://public.example/a").expect("a URL");
+        let next = from.join(location).expect("a location");
+        let target = Target::of(&next, Schemes::Https).expect("a target");
+        guard
+            .judge_name(&target, consumer)
+            .and_then(|standing| {
+                let private = IpAddr::from([10, 0, 0, 1]);
+                guard.judge_address(&target, private, standing, consumer)
+            })
+            .err()
+            .map(|refusal| refusal.rule)
+    };
+    for location in [
+        "https://intra.example:8443/x",
+        "//INTRA.example.:8443/x",
+        "https:\\\\intra.example:08443",
+    ] {
+        assert_eq!(hop(location, Consumer::Fetch), None, "{location}");
+        for other in [Consumer::Mcp, Consumer::Egress] {
+            assert_eq!(hop(location, other), Some(Rule::Private), "{location}");
+        }
+    }
+    assert_eq!(
+        hop("https://intra.example/x", Consumer::Fetch),
+        Some(Rule::Private)
+    );
+    assert_eq!(
+        hop("https://10.0.0.1:8443/", Consumer::Fetch),
+        Some(Rule::Private)
+    );
+}
+
+#[test]
+fn report_mode_asks_dns_for_no_name_that_must_stay_out_of_it() {
+    let guard = Guard::offline(&config(r#"{"mode":"report"}"#));
+    let judged = |url| {
+        guard
+            .judge_name(&target(url), Consumer::Fetch)
+            .err()
+            .map(|refusal| refusal.rule)
+    };
+    for url in [
+        "https://localhost/",
+        "https://a.localhost./",
+        "https://abc.onion/",
+    ] {
+        assert_eq!(judged(url), Some(Rule::LocalName), "{url}");
+    }
+    for url in ["https://redis/", "https://nas.lan/"] {
+        assert_eq!(judged(url), None, "{url}");
+    }
+}
+
+#[test]
+fn a_refusal_names_address_rule_and_row() {
+    let guard = Guard::offline(&Config::default());
+    let target = target("https://[64:ff9b::7f00:1]/");
+    let refusal = guard
+        .judge_without_look_up(&target, Consumer::Fetch)
+        .expect_err("it is refused");
+    assert_eq!(
+        (refusal.rule, refusal.address, refusal.row),
+        (
+            Rule::Loopback,
+            target.address(),
+            Some(crate::RegistryRow {
+                network: "127.0.0.0/8".parse().expect("a network"),
+                name: "loopback, RFC 1122",
+            })
+        )
+    );
+}
+
 #[test]
 fn own_networks_are_refused_although_public() {
     let guard = Guard::offline(&config(
@@ -195,6 +385,14 @@ fn settings_that_are_wrong_are_refused_in_words() {
         (r#"{"nat64_prefixes":["64::/95"]}"#, "is not a NAT64 prefix"),
         (r#"{"mode":"off"}"#, "expected `enforce` or `report`"),
         (r#"{"allow":["*"]}"#, "outbound.allow has \"*\""),
+        (
+            r#"{"allow":["intra.example:6667"]}"#,
+            "port 6667 belongs to another protocol",
+        ),
+        (
+            r#"{"allow":[{"to":"intra.example","for":[]}]}"#,
+            "\"intra.example\" for nobody",
+        ),
     ] {
         let error = serde_json::from_str::<Config>(json).expect_err(json);
         assert!(error.to_string().contains(expected), "{error}");
