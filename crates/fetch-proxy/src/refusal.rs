@@ -112,7 +112,7 @@ impl Refusal {
             Error::Unresolvable { .. } => (Reason::Unresolvable, None),
             Error::Unreachable { .. } => (Reason::Unreachable, None),
             Error::Tls { .. } => (Reason::Tls, None),
-            Error::Http { .. } => (Reason::BadResponse, None),
+            Error::Http { .. } | Error::Unsendable { .. } => (Reason::BadResponse, None),
             Error::TimedOut { .. } => (Reason::Timeout, None),
         };
         let mut refusal = Self::new(reason, hop, &error.to_string());

@@ -216,4 +216,6 @@ fn judge_v4(address: IpAddr, v4: Ipv4Addr, embedded: Option<Ipv4Addr>) -> Option
 }
 
 #[cfg(test)]
+mod iana;
+#[cfg(test)]
 mod tests;

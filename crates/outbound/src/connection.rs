@@ -4,22 +4,24 @@ use std::{
     io,
     net::SocketAddr,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
-use bytes::Bytes;
-use http::{HeaderValue, Request, Response, Uri, header};
-use http_body_util::{BodyExt as _, Full};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header,
+    response,
+};
 use hyper::{
-    body::Incoming,
-    client::conn::{http1, http2},
+    client::conn::{TrySendError, http1, http2},
     rt::Executor,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
-    time::{Instant, timeout_at},
+    time::{Instant, timeout, timeout_at},
 };
 use tokio_rustls::client::TlsStream;
 use tokio_util::{
@@ -27,7 +29,12 @@ use tokio_util::{
     task::TaskTracker,
 };
 
-use crate::{Error, Phase, Security, Target, error::heard};
+use crate::{
+    Body, Error, Phase, RequestBody, Security, Target,
+    error::heard,
+    lane::Keeper,
+    meter::{Meter, Metered},
+};
 
 /// Bytes of an answer's head. Browsers take 256 KiB; pages need a few.
 const HEAD_BYTES: usize = 64 * 1_024;
@@ -35,6 +42,28 @@ const HEAD_BYTES: usize = 64 * 1_024;
 const HEADER_LINES: usize = 128;
 /// What a server may send before it is read.
 const WINDOW_BYTES: u32 = 256 * 1_024;
+/// What of a request's body waits to be sent.
+const SEND_BYTES: usize = 64 * 1_024;
+/// Silence after which HTTP/2 asks whether the server is still there. Answers that stay open for minutes have such silences.
+const ASK_AFTER: Duration = Duration::from_secs(30);
+/// How long HTTP/2 waits for the answer to that.
+const ASK_TIME: Duration = Duration::from_secs(20);
+/// How long a connection that was kept may take to be ready for the next request. It has nothing left to do.
+const READY_TIME: Duration = Duration::from_millis(100);
+/// What belongs to a connection and not to a request: we frame ourselves, ask for no other protocol, and wait for no interim
+/// answer (RFC 9110 section 7.6.1). A caller that passes on another's request must not let that one decide.
+const OF_THE_CONNECTION: [HeaderName; 10] = [
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    header::EXPECT,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+];
 
 pub(crate) enum Stream {
     Plain(TcpStream),
@@ -103,13 +132,14 @@ pub struct Connection {
     sender: Sender,
     target: Target,
     peer: SocketAddr,
+    meter: Arc<Meter>,
     _open: DropGuard,
 }
 
 #[derive(Debug)]
 enum Sender {
-    Http1(http1::SendRequest<Full<Bytes>>),
-    Http2(http2::SendRequest<Full<Bytes>>),
+    Http1(http1::SendRequest<RequestBody>),
+    Http2(http2::SendRequest<RequestBody>),
 }
 
 /// Runs what hyper starts, until the connection is dropped.
@@ -132,6 +162,15 @@ where
     }
 }
 
+/// A request that got no answer.
+pub(crate) struct Unanswered {
+    pub(crate) error: Error,
+    /// The request, if for certain nothing of it was sent.
+    pub(crate) unsent: Option<Box<Request<RequestBody>>>,
+    /// Whether the server said nothing at all, not even that it closes.
+    pub(crate) heard_nothing: bool,
+}
+
 impl Connection {
     pub(crate) async fn open(
         stream: Stream,
@@ -152,13 +191,19 @@ impl Connection {
             host: host.clone(),
             why: explain(&problem),
         };
-        let sender = if stream.speaks_http2() {
+        let meter = Arc::new(Meter::default());
+        let speaks_http2 = stream.speaks_http2();
+        let io = TokioIo::new(Metered::new(stream, Arc::clone(&meter)));
+        let sender = if speaks_http2 {
             let (sender, connection) = http2::Builder::new(running.clone())
                 .timer(TokioTimer::new())
                 .initial_stream_window_size(WINDOW_BYTES)
                 .initial_connection_window_size(WINDOW_BYTES)
                 .max_header_list_size(u32::try_from(HEAD_BYTES).unwrap_or(u32::MAX))
-                .handshake(TokioIo::new(stream))
+                .max_send_buf_size(SEND_BYTES)
+                .keep_alive_interval(ASK_AFTER)
+                .keep_alive_timeout(ASK_TIME)
+                .handshake(io)
                 .await
                 .map_err(failed)?;
             running.execute(connection);
@@ -167,7 +212,7 @@ impl Connection {
             let (sender, connection) = http1::Builder::new()
                 .max_buf_size(HEAD_BYTES)
                 .max_headers(HEADER_LINES)
-                .handshake(TokioIo::new(stream))
+                .handshake(io)
                 .await
                 .map_err(failed)?;
             running.execute(connection);
@@ -177,6 +222,7 @@ impl Connection {
             sender,
             target,
             peer,
+            meter,
             _open: closed.drop_guard(),
         })
     }
@@ -186,48 +232,113 @@ impl Connection {
         self.peer
     }
 
-    /// Sends the one request that this connection is for, and waits for the head of the answer until `deadline`. The request's
-    /// URI gives path and query; host and scheme are the target's, whatever the URI says.
-    pub async fn send(
-        mut self,
-        request: Request<Bytes>,
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    pub(crate) fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    /// Sends the one request that this connection is for, and waits for the head of the answer until `deadline`. A body that is
+    /// still being sent then goes on being sent while the answer is read. The request's URI gives path and query; host and scheme
+    /// are the target's, whatever the URI says, and headers that belong to a connection are left out.
+    pub async fn send<B: Into<RequestBody>>(
+        self,
+        request: Request<B>,
         deadline: Instant,
     ) -> Result<Response<Body>, Error> {
+        self.exchange(request.map(Into::into), None, deadline)
+            .await
+            .map_err(|unanswered| unanswered.error)
+    }
+
+    /// Whether a kept connection takes one more request.
+    pub(crate) async fn is_ready(&mut self) -> bool {
+        let ready = async {
+            match &mut self.sender {
+                Sender::Http1(sender) => sender.ready().await.is_ok(),
+                Sender::Http2(sender) => sender.ready().await.is_ok(),
+            }
+        };
+        timeout(READY_TIME, ready).await.unwrap_or(false)
+    }
+
+    /// Sends a request. The connection goes to `keeper` when both bodies were moved to their ends.
+    pub(crate) async fn exchange(
+        mut self,
+        request: Request<RequestBody>,
+        keeper: Option<Keeper>,
+        deadline: Instant,
+    ) -> Result<Response<Body>, Unanswered> {
         let host = self.target.host().to_string();
-        let request = self.addressed(request).map_err(|why| Error::Http {
-            host: host.clone(),
-            why,
-        })?;
+        let final_error = |error| Unanswered {
+            error,
+            unsent: None,
+            heard_nothing: false,
+        };
+        let sent = request.body().sent();
+        let request = self
+            .addressed(request)
+            .map_err(|why| Error::Unsendable {
+                host: host.clone(),
+                why,
+            })
+            .map_err(final_error)?;
+        self.meter.begin();
         let answer = async {
             match &mut self.sender {
-                Sender::Http1(sender) => sender.send_request(request).await,
-                Sender::Http2(sender) => sender.send_request(request).await,
+                Sender::Http1(sender) => sender.try_send_request(request).await,
+                Sender::Http2(sender) => sender.try_send_request(request).await,
             }
         };
         let response = timeout_at(deadline, answer)
             .await
-            .map_err(|_elapsed| Error::TimedOut {
-                host: host.clone(),
-                phase: Phase::Answering,
+            .map_err(|_elapsed| {
+                final_error(Error::TimedOut {
+                    host: host.clone(),
+                    phase: Phase::Answering,
+                })
             })?
-            .map_err(|problem| Error::Http {
-                host: host.clone(),
-                why: explain(&problem),
-            })?;
-        Ok(response.map(|incoming| Body {
-            incoming,
-            host,
-            _connection: self,
-        }))
+            .map_err(|problem| self.unanswered(problem))?;
+        let (mut head, incoming) = response.into_parts();
+        let framing = judge_head(&mut head)
+            .map_err(|why| Error::Http { host, why })
+            .map_err(final_error)?;
+        let keeper = match framing {
+            Framing::Plain => keeper.map(|keeper| keeper.once(sent)),
+            Framing::Ambiguous => None,
+        };
+        let body = Body::new(incoming, self, keeper);
+        Ok(Response::from_parts(head, body))
     }
 
-    fn addressed(&self, request: Request<Bytes>) -> Result<Request<Full<Bytes>>, String> {
+    fn unanswered(&self, mut problem: TrySendError<Request<RequestBody>>) -> Unanswered {
+        let host = self.target.host().to_string();
+        let why = explain(problem.error());
+        let error = if problem.error().is_user() {
+            Error::Unsendable { host, why }
+        } else {
+            Error::Http { host, why }
+        };
+        Unanswered {
+            error,
+            unsent: problem.take_message().map(Box::new),
+            heard_nothing: self.meter.heard_nothing(),
+        }
+    }
+
+    fn addressed(&self, request: Request<RequestBody>) -> Result<Request<RequestBody>, String> {
         let (mut parts, body) = request.into_parts();
-        let path = parts
-            .uri
-            .path_and_query()
-            .map_or("/", http::uri::PathAndQuery::as_str)
-            .to_owned();
+        if parts.method == Method::CONNECT {
+            return Err("a tunnel is opened by a connection, not by a request".to_owned());
+        }
+        let path = match parts.uri.path_and_query() {
+            // `*` is for OPTIONS, and would be a path otherwise.
+            Some(path) if path.as_str().starts_with('/') => path.as_str().to_owned(),
+            Some(path) => format!("/{path}"),
+            None => "/".to_owned(),
+        };
         let (scheme, usual_port) = match self.target.security() {
             Security::Tls => ("https", 443),
             Security::Plain => ("http", 80),
@@ -237,103 +348,85 @@ impl Connection {
         } else {
             self.target.to_string()
         };
-        let value = HeaderValue::from_str(&authority).map_err(|problem| problem.to_string())?;
-        parts.uri = match &self.sender {
+        leave_out_what_belongs_to_connections(&mut parts.headers);
+        parts.headers.remove(header::HOST);
+        match &self.sender {
             Sender::Http1(_) => {
+                let value =
+                    HeaderValue::from_str(&authority).map_err(|problem| problem.to_string())?;
+                parts.version = http::Version::HTTP_11;
                 parts.headers.insert(header::HOST, value);
-                path.parse()
-                    .map_err(|problem: http::uri::InvalidUri| problem.to_string())?
+                parts.uri = path
+                    .parse()
+                    .map_err(|problem: http::uri::InvalidUri| problem.to_string())?;
             }
             Sender::Http2(_) => {
-                parts.headers.remove(header::HOST);
-                Uri::builder()
+                parts.version = http::Version::HTTP_2;
+                parts.uri = Uri::builder()
                     .scheme(scheme)
                     .authority(authority)
                     .path_and_query(path)
                     .build()
-                    .map_err(|problem| problem.to_string())?
+                    .map_err(|problem| problem.to_string())?;
             }
-        };
-        Ok(Request::from_parts(parts, Full::new(body)))
+        }
+        Ok(Request::from_parts(parts, body))
     }
 }
 
-/// The body of an answer. Dropping it closes the connection, read or not.
-#[derive(Debug)]
-pub struct Body {
-    incoming: Incoming,
-    host: String,
-    _connection: Connection,
-}
-
-/// How reading a body ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// All of it was read.
-    Complete,
-    /// There is more than was asked for.
-    Cut,
-    /// The server stopped in the middle.
-    Broken,
-}
-
-impl Body {
-    /// The next piece, trailers left out; None at the end.
-    pub async fn next_piece(&mut self) -> Result<Option<Bytes>, Error> {
-        loop {
-            match self.incoming.frame().await {
-                None => return Ok(None),
-                Some(Ok(frame)) => {
-                    if let Ok(data) = frame.into_data() {
-                        return Ok(Some(data));
-                    }
-                }
-                Some(Err(problem)) => {
-                    return Err(Error::Http {
-                        host: self.host.clone(),
-                        why: explain(&problem),
-                    });
-                }
-            }
-        }
+/// Leaves out the headers of [`OF_THE_CONNECTION`] and those that `Connection` names.
+fn leave_out_what_belongs_to_connections(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    for name in named.iter().chain(&OF_THE_CONNECTION) {
+        headers.remove(name);
     }
+}
 
-    /// At most `limit` bytes, read until `deadline`. A server that breaks off gives what it sent so far.
-    pub async fn read_at_most(
-        mut self,
-        limit: usize,
-        deadline: Instant,
-    ) -> Result<(Vec<u8>, End), Error> {
-        let mut read = Vec::new();
-        let all = async {
-            loop {
-                match self.next_piece().await {
-                    Ok(None) => return End::Complete,
-                    Ok(Some(piece)) => {
-                        let room = limit - read.len();
-                        if piece.len() > room {
-                            read.extend_from_slice(&piece[..room]);
-                            return End::Cut;
-                        }
-                        read.extend_from_slice(&piece);
-                    }
-                    Err(_broken_off) => return End::Broken,
-                }
+/// How certain it is where an answer ends.
+enum Framing {
+    Plain,
+    /// Another program could read it otherwise, so that no second answer may follow on the connection.
+    Ambiguous,
+}
+
+/// Refuses heads that say something other than an answer to our request, which their parser lets pass.
+fn judge_head(head: &mut response::Parts) -> Result<Framing, String> {
+    if head.status == StatusCode::SWITCHING_PROTOCOLS {
+        return Err(
+            "it switched to another protocol (status 101), which nobody asked for".to_owned(),
+        );
+    }
+    if head.headers.len() > HEADER_LINES {
+        return Err(format!(
+            "its answer has {} header lines, and at most {HEADER_LINES} are read",
+            head.headers.len()
+        ));
+    }
+    let mut codings = head.headers.get_all(header::TRANSFER_ENCODING).iter();
+    match (codings.next(), codings.next()) {
+        (None, _) => Ok(Framing::Plain),
+        (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => {
+            // RFC 9112 section 6.3: chunks decide, and the length is a sign of smuggling.
+            match head.headers.remove(header::CONTENT_LENGTH) {
+                None => Ok(Framing::Plain),
+                Some(_length) => Ok(Framing::Ambiguous),
             }
-        };
-        let end = timeout_at(deadline, all).await;
-        match end {
-            Ok(end) => Ok((read, end)),
-            Err(_elapsed) => Err(Error::TimedOut {
-                host: self.host.clone(),
-                phase: Phase::Reading,
-            }),
         }
+        (Some(_), _) => Err(
+            "its answer comes in a transfer coding that was not asked for; only chunks are read"
+                .to_owned(),
+        ),
     }
 }
 
 /// An HTTP library's error with its causes: it shows the outermost only.
-fn explain(problem: &hyper::Error) -> String {
+pub(crate) fn explain(problem: &hyper::Error) -> String {
     let mut text = problem.to_string();
     let mut source = std::error::Error::source(problem);
     while let Some(cause) = source {

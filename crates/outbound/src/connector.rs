@@ -1,7 +1,7 @@
 //! Resolve, judge, connect: to the addresses that were judged and no others.
 //!
-//! **Architecture invariant:** a name is looked up once per connection; nothing below resolves again, reads proxies from the
-//! environment, or keeps a connection for the next judgement.
+//! **Architecture invariant:** a name is looked up once per judgement; nothing below resolves again, reads proxies from the
+//! environment, or uses a connection under another judgement, unless a [`Lane`] finds its address among the newly judged ones.
 
 use std::{
     io,
@@ -10,9 +10,9 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use http::{Request, Response};
+use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepidle, set_tcp_keepintvl};
 use rustls::{ClientConfig, pki_types::ServerName};
 use tokio::{
     net::TcpStream,
@@ -22,8 +22,9 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    Body, Config, Connection, Consumer, Error, Guard, Phase, Refusal, Resolver, Security,
-    SetUpError, Standing, Target, connection::Stream, error::heard, guard::known_addresses, tls,
+    Body, Config, Connection, Consumer, Error, Guard, Lane, LaneBounds, Phase, Refusal,
+    RequestBody, Resolver, Security, SetUpError, Standing, Target, connection::Stream,
+    error::heard, guard::known_addresses, tls,
 };
 
 /// Addresses tried for one connection.
@@ -32,6 +33,11 @@ const MAX_TRIES: usize = 8;
 const HEAD_START: Duration = Duration::from_millis(300);
 /// One address's time, so that a dead one does not use up the caller's.
 const TRY_TIME: Duration = Duration::from_secs(3);
+
+/// Silence after which the kernel asks whether the other end is still there: tunnels and answers may stay open for long.
+const ASK_AFTER: Duration = Duration::from_secs(30);
+/// Time between such questions.
+const ASK_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 /// Opens connections to the outside. Everything that leaves the Village on somebody's word goes through one of these.
 #[derive(Debug, Clone)]
@@ -114,16 +120,19 @@ impl Connector {
         consumer: Consumer,
         deadline: Instant,
     ) -> Result<TcpStream, Error> {
-        let timed_out = |phase| Error::TimedOut {
-            host: target.host().to_string(),
-            phase,
-        };
-        let approved = timeout_at(deadline, self.approve(target, consumer))
+        let approved = self.approve_until(target, consumer, deadline).await?;
+        race_until(&approved, deadline).await
+    }
+
+    pub(crate) async fn approve_until(
+        &self,
+        target: &Target,
+        consumer: Consumer,
+        deadline: Instant,
+    ) -> Result<Approved, Error> {
+        timeout_at(deadline, self.approve(target, consumer))
             .await
-            .map_err(|_elapsed| timed_out(Phase::Resolving))??;
-        timeout_at(deadline, race(&approved))
-            .await
-            .map_err(|_elapsed| timed_out(Phase::Connecting))?
+            .map_err(|_elapsed| timed_out(target, Phase::Resolving))?
     }
 
     /// Opens an HTTP connection: TCP, TLS for the target's own name if the target asks for it, and the HTTP version that both
@@ -134,7 +143,18 @@ impl Connector {
         consumer: Consumer,
         deadline: Instant,
     ) -> Result<Connection, Error> {
-        let tcp = self.connect_tcp(target, consumer, deadline).await?;
+        let approved = self.approve_until(target, consumer, deadline).await?;
+        self.connect_approved(&approved, deadline).await
+    }
+
+    /// Opens an HTTP connection on a judgement that was made just now.
+    pub(crate) async fn connect_approved(
+        &self,
+        approved: &Approved,
+        deadline: Instant,
+    ) -> Result<Connection, Error> {
+        let target = &approved.target;
+        let tcp = race_until(approved, deadline).await?;
         let handshakes = async {
             let stream = match target.security() {
                 Security::Plain => Stream::Plain(tcp),
@@ -144,24 +164,30 @@ impl Connector {
         };
         timeout_at(deadline, handshakes)
             .await
-            .map_err(|_elapsed| Error::TimedOut {
-                host: target.host().to_string(),
-                phase: Phase::Connecting,
-            })?
+            .map_err(|_elapsed| timed_out(target, Phase::Connecting))?
     }
 
     /// One request over a fresh connection of its own; `deadline` covers all until the answer's head.
-    pub async fn request(
+    pub async fn request<B: Into<RequestBody>>(
         &self,
         target: &Target,
         consumer: Consumer,
-        request: Request<Bytes>,
+        request: Request<B>,
         deadline: Instant,
     ) -> Result<Response<Body>, Error> {
         self.connect(target, consumer, deadline)
             .await?
             .send(request, deadline)
             .await
+    }
+
+    /// Connections for one user's requests in a row, which may go over the same one.
+    pub fn lane(&self, consumer: Consumer, bounds: LaneBounds) -> Lane {
+        Lane::new(self.clone(), consumer, bounds)
+    }
+
+    pub(crate) fn tasks(&self) -> &TaskTracker {
+        &self.shared.tasks
     }
 
     async fn handshake(
@@ -183,6 +209,19 @@ impl Connector {
             .await
             .map_err(|problem| failed(heard(problem)))
     }
+}
+
+fn timed_out(target: &Target, phase: Phase) -> Error {
+    Error::TimedOut {
+        host: target.host().to_string(),
+        phase,
+    }
+}
+
+async fn race_until(approved: &Approved, deadline: Instant) -> Result<TcpStream, Error> {
+    timeout_at(deadline, race(approved))
+        .await
+        .map_err(|_elapsed| timed_out(&approved.target, Phase::Connecting))?
 }
 
 /// Tries the approved addresses, each with a head start over the next, and keeps the first connection.
@@ -233,6 +272,9 @@ async fn connect_one(address: SocketAddr) -> Result<TcpStream, String> {
     let connect = async {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
+        set_socket_keepalive(&stream, true)?;
+        set_tcp_keepidle(&stream, ASK_AFTER)?;
+        set_tcp_keepintvl(&stream, ASK_AGAIN_AFTER)?;
         Ok::<_, io::Error>(stream)
     };
     match timeout(TRY_TIME, connect).await {

@@ -133,6 +133,14 @@ pub enum Error {
         /// What is wrong.
         why: String,
     },
+    /// The request itself cannot be sent.
+    #[error("the request to {} cannot be sent: {why}", shown(.host))]
+    Unsendable {
+        /// The host.
+        host: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// It took too long.
     #[error("{} took too long {phase}", shown(.host))]
     TimedOut {

@@ -88,7 +88,7 @@ pub(super) static IPV4: [RowV4; 16] = [
 const AZURE_FABRIC: RowV4 = v4([168, 63, 129, 16], 32, Rule::Metadata, "Azure's fabric");
 
 #[rustfmt::skip]
-static METADATA_V4: [RowV4; 10] = [
+pub(super) static METADATA_V4: [RowV4; 10] = [
     v4([169, 254, 169, 254], 32, Rule::Metadata, "instance metadata of AWS, Google, Azure, Oracle and others"),
     v4([169, 254, 169, 253], 32, Rule::Metadata, "Amazon's resolver"),
     v4([169, 254, 169, 123], 32, Rule::Metadata, "Amazon's time server"),
