@@ -7,6 +7,7 @@
 )]
 
 mod architecture;
+mod guarded;
 mod process;
 mod scenarios;
 mod village;

@@ -5,6 +5,7 @@ use std::{
     net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    time::Duration,
 };
 
 /// One of this build's programs, with an empty environment.
@@ -42,6 +43,25 @@ impl Service {
     pub(crate) fn assert_running(&mut self) {
         if let Some(status) = self.child.try_wait().unwrap() {
             panic!("{}: {status}\n{}", self.log.display(), self.logged());
+        }
+    }
+
+    /// Where it serves gRPC, once it says so.
+    pub(crate) async fn grpc_address(&mut self) -> String {
+        loop {
+            let log = self.logged();
+            let listening = log
+                .lines()
+                .find(|line| line.contains("gRPC is listening") && line.ends_with('}'));
+            if let Some(line) = listening {
+                let record: serde_json::Value = serde_json::from_str(line).unwrap();
+                let address = record
+                    .get("address")
+                    .or_else(|| record.pointer("/fields/address"));
+                return address.unwrap().as_str().unwrap().to_owned();
+            }
+            self.assert_running();
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 

@@ -1,0 +1,6 @@
+//! The guard where it can be fooled for real: programs of this build in a network namespace, with an Internet around them that
+//! holds every address, public and private, and a DNS server that says what it likes.
+
+mod described;
+mod setup;
+mod vectors;
