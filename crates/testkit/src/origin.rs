@@ -1,8 +1,12 @@
 //! Web servers on loopback with certificates of their own authority, which reply as they were told.
+//!
+//! [`TlsOrigin`] speaks proper HTTP; [`RawOrigin`] says whatever bytes it is given, for what proper servers never say.
 #![expect(
     clippy::expect_used,
     reason = "a test's server that cannot work must fail the test at once"
 )]
+
+mod raw;
 
 use std::{
     collections::HashMap,
@@ -41,6 +45,8 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
+pub use raw::{Act, Handshake, RawOrigin};
+
 /// A certificate authority that only its own test trusts.
 #[derive(Debug)]
 pub struct Authority {
@@ -73,6 +79,11 @@ impl Authority {
 
     /// What a TLS server needs to be these names, over HTTP/1.1 and HTTP/2.
     pub fn server_config(&self, names: &[&str]) -> ServerConfig {
+        self.server_config_speaking(names, &["h2", "http/1.1"])
+    }
+
+    /// The same for other protocols, by their names in TLS.
+    pub fn server_config_speaking(&self, names: &[&str], protocols: &[&str]) -> ServerConfig {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let params = CertificateParams::new(names).expect("names that certificates can have");
         let key = KeyPair::generate().expect("a key");
@@ -84,7 +95,10 @@ impl Authority {
             .with_no_client_auth()
             .with_single_cert(vec![certificate.der().clone()], key)
             .expect("a certificate and its key");
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config.alpn_protocols = protocols
+            .iter()
+            .map(|protocol| protocol.as_bytes().to_vec())
+            .collect();
         config
     }
 }
@@ -214,7 +228,18 @@ impl TlsOrigin {
 
     /// A server on this address. Linux has all of 127.0.0.0/8.
     pub async fn start_on(authority: &Authority, names: &[&str], address: SocketAddr) -> Self {
-        let acceptor = TlsAcceptor::from(Arc::new(authority.server_config(names)));
+        Self::start_speaking(authority, names, address, &["h2", "http/1.1"]).await
+    }
+
+    /// A server that offers these protocols alone, by their names in TLS: `h2`, `http/1.1`.
+    pub async fn start_speaking(
+        authority: &Authority,
+        names: &[&str],
+        address: SocketAddr,
+        protocols: &[&str],
+    ) -> Self {
+        let config = authority.server_config_speaking(names, protocols);
+        let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind(address)
             .await
             .expect("a port to listen on");

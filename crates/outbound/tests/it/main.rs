@@ -6,6 +6,8 @@
 )]
 
 mod connector;
+mod connector_lane;
 mod corpus;
 mod resolver;
 mod support;
+mod trials;
