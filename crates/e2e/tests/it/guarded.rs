@@ -2,5 +2,6 @@
 //! holds every address, public and private, and a DNS server that says what it likes.
 
 mod described;
+mod rebinding;
 mod setup;
 mod vectors;

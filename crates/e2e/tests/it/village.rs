@@ -197,6 +197,11 @@ impl Village {
         assert!(answered.await.is_ok(), "the Village does not answer");
     }
 
+    /// Where the first of its processes serves gRPC: all of the house, when it is embedded.
+    pub(crate) async fn grpc_address(&mut self) -> String {
+        self.services[0].grpc_address().await
+    }
+
     /// What every process has logged so far.
     pub(crate) fn logged(&self) -> String {
         self.services.iter().map(Service::logged).collect()
