@@ -135,7 +135,7 @@ fn rust_files() -> Vec<PathBuf> {
 
 #[test]
 fn each_heavy_library_has_one_home() {
-    let homes: [(&str, &[&str]); 9] = [
+    let homes: [(&str, &[&str]); 19] = [
         ("bollard", &["sandbox-broker"]),
         ("rmcp", &["mcp-gateway"]),
         ("hickory-resolver", &["outbound"]),
@@ -148,6 +148,17 @@ fn each_heavy_library_has_one_home() {
         ("jsonschema", &["turn-orchestrator"]),
         ("redis", &[]),
         ("deadpool-redis", &["coordination"]),
+        // What parses hostile pages runs in the reader's own process, under its limits.
+        ("chardetng", &["reader"]),
+        ("dom_query", &["reader"]),
+        ("dom_smoothie", &["reader"]),
+        ("encoding_rs", &["reader"]),
+        ("htmd", &["reader"]),
+        ("lol_html", &["reader"]),
+        ("lopdf", &["reader"]),
+        ("pdf-extract", &["reader"]),
+        ("brotli-decompressor", &["fetch-proxy"]),
+        ("texting_robots", &["fetch-proxy"]),
     ];
     for (package, dependencies) in direct_dependencies(&metadata()) {
         for (library, homes) in homes {
@@ -199,6 +210,60 @@ fn fetch_proxy_links_no_database_no_provider_and_no_vault() {
         "redis",
     ] {
         assert!(!linked.contains(stranger), "fetch-proxy links {stranger}");
+    }
+}
+
+#[test]
+fn mechanisms_know_nothing_of_the_services() {
+    let metadata = metadata();
+    for mechanism in [
+        "llm",
+        "outbound",
+        "reader",
+        "vault",
+        "coordination",
+        "store",
+        "runtime",
+    ] {
+        let linked = linked(&metadata, mechanism);
+        for service in SERVICES.into_iter().chain(["agentsville"]) {
+            assert!(!linked.contains(service), "{mechanism} links {service}");
+        }
+    }
+}
+
+#[test]
+fn the_guard_and_the_reader_stand_alone() {
+    let metadata = metadata();
+    for (mechanism, strangers) in [
+        (
+            "outbound",
+            &[
+                "proto", "tonic", "runtime", "store", "vault", "llm", "reqwest", "reader",
+            ][..],
+        ),
+        // What reads pages has no way to fetch one.
+        (
+            "reader",
+            &[
+                "proto",
+                "tonic",
+                "runtime",
+                "store",
+                "vault",
+                "llm",
+                "reqwest",
+                "outbound",
+                "hyper",
+                "rustls",
+                "hickory-resolver",
+            ],
+        ),
+    ] {
+        let linked = linked(&metadata, mechanism);
+        for stranger in strangers {
+            assert!(!linked.contains(*stranger), "{mechanism} links {stranger}");
+        }
     }
 }
 
