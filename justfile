@@ -33,6 +33,14 @@ bench name *args:
     cargo build --release --package agentsville --package testkit --bins
     cargo bench --package e2e --bench {{ name }} -- {{ args }}
 
+# All IPv4 addresses, each in three spellings, and 100,000,000 IPv6 addresses: the guard against an oracle of another make.
+guard-exhaustive *args:
+    cargo run --release --package outbound --example guard -- exhaustive {{ args }}
+
+# Property tests for long: `just fuzz guard [SECONDS [SEED]]`, 600 seconds unless told otherwise.
+fuzz what *args:
+    cargo run --release --package outbound --example {{ what }} -- fuzz {{ args }}
+
 # Writes changed snapshots.
 snapshot *args:
     INSTA_UPDATE=always cargo nextest run {{ args }}

@@ -60,15 +60,16 @@ impl Target {
 
     /// The target of a parsed URL, for instance one that a redirect led to.
     pub fn of(url: &Url, schemes: Schemes) -> Result<Self, Refusal> {
+        // First as in `parse`, so that a text and what it is written out as are refused by the same rule.
+        let length = url.as_str().len();
+        if length > URL_BYTES {
+            return Err(too_long(length));
+        }
         let security = match (url.scheme(), schemes) {
             ("https", Schemes::Https | Schemes::HttpAndHttps) => Security::Tls,
             ("http", Schemes::HttpAndHttps) => Security::Plain,
             (other, _) => return Err(refuse_scheme(other, schemes)),
         };
-        let length = url.as_str().len();
-        if length > URL_BYTES {
-            return Err(too_long(length));
-        }
         let Some(host) = url.host() else {
             return Err(Refusal::malformed("it names no host"));
         };
