@@ -42,6 +42,9 @@ const HEAD_BYTES: usize = 64 * 1_024;
 const HEADER_LINES: usize = 128;
 /// What a server may send before it is read.
 const WINDOW_BYTES: u32 = 256 * 1_024;
+/// The same for a whole HTTP/2 connection. One request at a time uses it, so that it holds no more than that one's window; but h2
+/// lets so many small frames wait unread, in proportion to it, and streams of events are made of those.
+const CONNECTION_WINDOW_BYTES: u32 = 2 * 1_024 * 1_024;
 /// What of a request's body waits to be sent.
 const SEND_BYTES: usize = 64 * 1_024;
 /// Silence after which HTTP/2 asks whether the server is still there. Answers that stay open for minutes have such silences.
@@ -198,7 +201,7 @@ impl Connection {
             let (sender, connection) = http2::Builder::new(running.clone())
                 .timer(TokioTimer::new())
                 .initial_stream_window_size(WINDOW_BYTES)
-                .initial_connection_window_size(WINDOW_BYTES)
+                .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
                 .max_header_list_size(u32::try_from(HEAD_BYTES).unwrap_or(u32::MAX))
                 .max_send_buf_size(SEND_BYTES)
                 .keep_alive_interval(ASK_AFTER)

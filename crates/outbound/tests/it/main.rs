@@ -6,6 +6,8 @@
 )]
 
 mod connector;
+mod connector_answers;
+mod connector_bodies;
 mod connector_lane;
 mod corpus;
 mod resolver;
