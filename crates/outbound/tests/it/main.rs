@@ -9,6 +9,8 @@ mod connector;
 mod connector_answers;
 mod connector_bodies;
 mod connector_lane;
+mod connector_races;
+mod connector_tls;
 mod corpus;
 mod resolver;
 mod support;

@@ -134,6 +134,11 @@ impl RawOrigin {
     }
 
     /// What every connection's client sent, inside TLS, as far as it was read.
+    pub fn heard_bytes(&self) -> Vec<Vec<u8>> {
+        lock(&self.log.heard).clone()
+    }
+
+    /// The same as text.
     pub fn heard(&self) -> Vec<String> {
         lock(&self.log.heard)
             .iter()
