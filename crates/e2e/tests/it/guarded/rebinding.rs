@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     net::{IpAddr, SocketAddr, TcpStream},
+    sync::Arc,
     time::Duration,
 };
 
@@ -11,6 +12,7 @@ use proto::fetch::v1::{RefusalReason, fetch_response::Outcome};
 use serde_json::{Value, json};
 use testkit::{
     dns::{Answer, Family},
+    netns::Internet,
     origin::Reply,
     provider::Step,
 };
@@ -197,40 +199,63 @@ impl Attempt {
 }
 
 #[test]
-fn a_thousand_rebinding_names_reach_nothing_private() {
+fn a_village_reaches_nothing_private_by_a_thousand_rebinding_names() {
     in_the_internet(|internet| async move {
-        let names = ["*.rebind.test".to_owned()];
-        let world = World::start(internet, &names).await;
-        world.web.serve("/", Reply::text("a public page"));
+        let world = world(internet).await;
+        let attempts = attempts(&world);
         let tester = Tester::new();
         let settings = [world.settings(), tester.settings()].concat();
         let mut village = Village::start_with(Shape::Embedded, Options { settings }).await;
         let client = tester.client(&village.grpc_address().await);
-
-        let attempts: Vec<Attempt> = (0..FETCHES).map(Attempt::of).collect();
-        for (number, attempt) in attempts.iter().enumerate() {
-            // Once for all who share a name.
-            if attempt.trick != Trick::Alternates || number < Trick::ALL.len() {
-                attempt.script(&world, number);
-            }
-            let home = format!("https://{}/", attempt.name);
-            let again = format!("/again/{}", attempt.name);
-            world.web.serve(&again, Reply::redirect(302, &home));
-        }
         fetch_all(&client, &attempts).await;
         turns_fare_no_better(&village, &world).await;
-
-        let (public, private) = counted(&world);
-        println!(
-            "{FETCHES} fetches: {public} connections to the public addresses, {private} to private ones, {} to the Village's own",
-            world.own.accepted()
-        );
-        assert!(public > 0);
-        assert_eq!((private, world.own.accepted()), (0, 0));
-        every_connection_was_judged(&world, &attempts);
-        the_counters_count(&world);
+        nothing_private_was_reached(&world, &attempts);
         village.finish().await;
     });
+}
+
+#[test]
+fn a_fetch_proxy_alone_reaches_nothing_private_by_a_thousand_rebinding_names() {
+    in_the_internet(|internet| async move {
+        let world = world(internet).await;
+        let attempts = attempts(&world);
+        let proxy = world.fetch_proxy().await;
+        fetch_all(proxy.client(), &attempts).await;
+        nothing_private_was_reached(&world, &attempts);
+    });
+}
+
+async fn world(internet: Arc<Internet>) -> World {
+    let world = World::start(internet, &["*.rebind.test".to_owned()]).await;
+    world.web.serve("/", Reply::text("a public page"));
+    world
+}
+
+/// Every fetch, once DNS and the web server know what to do with it.
+fn attempts(world: &World) -> Vec<Attempt> {
+    let attempts: Vec<Attempt> = (0..FETCHES).map(Attempt::of).collect();
+    for (number, attempt) in attempts.iter().enumerate() {
+        // Once for all who share a name.
+        if attempt.trick != Trick::Alternates || number < Trick::ALL.len() {
+            attempt.script(world, number);
+        }
+        let home = format!("https://{}/", attempt.name);
+        let again = format!("/again/{}", attempt.name);
+        world.web.serve(&again, Reply::redirect(302, &home));
+    }
+    attempts
+}
+
+fn nothing_private_was_reached(world: &World, attempts: &[Attempt]) {
+    let (public, private) = counted(world);
+    println!(
+        "{FETCHES} fetches: {public} connections to the public addresses, {private} to private ones, {} to the Village's own",
+        world.own.accepted()
+    );
+    assert!(public > 0);
+    assert_eq!((private, world.own.accepted()), (0, 0));
+    every_connection_was_judged(world, attempts);
+    the_counters_count(world);
 }
 
 /// All fetches, many at the same time; those that share a name one after another, since questions that are on their way are not

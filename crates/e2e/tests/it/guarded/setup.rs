@@ -227,6 +227,11 @@ pub(super) struct FetchProxy {
 }
 
 impl FetchProxy {
+    /// Who calls it.
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// What comes of a URL.
     pub(super) async fn fetch(&self, url: &str) -> Outcome {
         self.client.fetch(url).await
@@ -278,14 +283,8 @@ pub(super) fn verdict(outcome: &Outcome) -> Verdict {
         Outcome::Refusal(refusal) => refusal,
     };
     assert!(!refusal.sentence.is_empty(), "{refusal:?}");
-    let reason = refusal.reason();
-    if matches!(reason, RefusalReason::Blocked | RefusalReason::NotHttps) {
-        assert!(!refusal.rule.is_empty(), "{refusal:?}");
-        Verdict::Block
-    } else if matches!(
-        reason,
-        RefusalReason::Unresolvable | RefusalReason::HostNotAllowed
-    ) {
+    let is_unresolvable = refusal.reason() == RefusalReason::Unresolvable;
+    if is_unresolvable || !["", "malformed"].contains(&refusal.rule.as_str()) {
         Verdict::Block
     } else {
         Verdict::Error
