@@ -19,7 +19,7 @@ use testkit::{
 use crate::process::{Service, free_port, program};
 
 /// The Operator's token of every Village here.
-const OPERATOR_TOKEN: &str = "operator-token-of-a-test-0123456789abcdef";
+pub(crate) const OPERATOR_TOKEN: &str = "operator-token-of-a-test-0123456789abcdef";
 /// The root secret of every Village here.
 const ROOT_SECRET: &str = "root-secret-of-a-test-0123456789abcdef";
 /// A Village that does not answer by then never will.
