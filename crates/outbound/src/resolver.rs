@@ -1,19 +1,24 @@
 //! Names to addresses: all of them or none.
 
+mod answer;
+mod memory;
+
 use std::{
     net::{IpAddr, SocketAddr},
+    sync::Arc,
     time::Duration,
 };
 
 use hickory_resolver::{
     TokioResolver,
     config::{NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts},
-    lookup::Lookup,
-    net::{DnsError, NetError, runtime::TokioRuntimeProvider},
-    proto::{op::ResponseCode, rr::Name},
+    net::{NetError, runtime::TokioRuntimeProvider},
+    proto::rr::{Name, RecordType},
     system_conf::read_system_conf,
 };
+use kernel::{Clock, SystemClock};
 
+use self::{answer::definite, memory::Memory};
 use crate::Error;
 
 /// How long a look-up may take, both families and all retries.
@@ -22,22 +27,24 @@ pub const LOOK_UP_TIME: Duration = Duration::from_secs(2);
 const TRY_TIME: Duration = Duration::from_millis(900);
 /// More addresses than this is no honest answer, and each would be judged.
 const MAX_ADDRESSES: usize = 256;
-/// How long an answer may be kept, whatever it says: an address that was public an hour ago may be ours now.
-const MAX_TTL: Duration = Duration::from_mins(1);
-/// Answers kept.
-const CACHED_ANSWERS: u64 = 1_024;
 
 /// Asks DNS and nothing else: no hosts file, no search list, and no public server when the machine has none.
 #[derive(Debug)]
 pub struct Resolver {
     /// What is wrong with this machine's DNS settings, if they cannot be used.
     resolver: Result<TokioResolver, String>,
+    memory: Memory,
 }
 
 impl Resolver {
     /// A resolver that asks this server, or those of `/etc/resolv.conf`. A machine without any still gets a resolver; its
     /// look-ups fail and say so.
     pub fn new(nameserver: Option<SocketAddr>) -> Self {
+        Self::with_clock(nameserver, Arc::new(SystemClock))
+    }
+
+    /// A resolver that keeps answers by this clock.
+    pub fn with_clock(nameserver: Option<SocketAddr>, clock: Arc<dyn Clock>) -> Self {
         let resolver = build(nameserver).map_err(|problem| problem.to_string());
         if let Err(problem) = &resolver {
             tracing::warn!(
@@ -45,12 +52,18 @@ impl Resolver {
                 "this machine has no usable DNS server; names will not resolve"
             );
         }
-        Self { resolver }
+        Self {
+            resolver,
+            memory: Memory::new(clock),
+        }
     }
 
     /// Every address of a name, IPv6 first. Both families are asked, and both answers must be definite: an answer that is
-    /// missing could be the private one.
+    /// missing could be the private one. What was answered lately is not asked again for as long as DNS allows, at most a minute.
     pub async fn look_up(&self, name: &str) -> Result<Vec<IpAddr>, Error> {
+        if let Some(addresses) = self.memory.recall(name) {
+            return Ok(addresses);
+        }
         let unresolvable = |why: String| Error::Unresolvable {
             host: name.to_owned(),
             why,
@@ -65,7 +78,7 @@ impl Resolver {
             .map_err(|problem| unresolvable(format!("DNS cannot ask for it: {problem}")))?;
         let both = futures::future::join(
             resolver.ipv6_lookup(absolute.clone()),
-            resolver.ipv4_lookup(absolute),
+            resolver.ipv4_lookup(absolute.clone()),
         );
         let (v6, v4) = tokio::time::timeout(LOOK_UP_TIME, both)
             .await
@@ -75,9 +88,12 @@ impl Resolver {
                     LOOK_UP_TIME.as_secs()
                 ))
             })?;
-        let mut addresses = definite(v6).map_err(|why| unresolvable(format!("IPv6: {why}")))?;
-        addresses.extend(definite(v4).map_err(|why| unresolvable(format!("IPv4: {why}")))?);
-        addresses.dedup();
+        let v6 = definite(&absolute, RecordType::AAAA, v6)
+            .map_err(|why| unresolvable(format!("IPv6: {why}")))?;
+        let v4 = definite(&absolute, RecordType::A, v4)
+            .map_err(|why| unresolvable(format!("IPv4: {why}")))?;
+        let ttl = v6.ttl.min(v4.ttl);
+        let addresses = [v6.addresses, v4.addresses].concat();
         if addresses.is_empty() {
             return Err(unresolvable(
                 "DNS says that it does not exist or has no address".to_owned(),
@@ -89,8 +105,20 @@ impl Resolver {
                 addresses.len()
             )));
         }
+        let addresses = without_repetitions(addresses);
+        self.memory.keep(name, &addresses, ttl);
         Ok(addresses)
     }
+}
+
+fn without_repetitions(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
+    let mut distinct = Vec::new();
+    for address in addresses {
+        if !distinct.contains(&address) {
+            distinct.push(address);
+        }
+    }
+    distinct
 }
 
 fn build(nameserver: Option<SocketAddr>) -> Result<TokioResolver, NetError> {
@@ -118,36 +146,9 @@ fn tune(options: &mut ResolverOpts) {
     options.timeout = TRY_TIME;
     options.attempts = 1;
     options.try_tcp_on_error = true;
-    options.cache_size = CACHED_ANSWERS;
-    options.positive_max_ttl = Some(MAX_TTL);
-    options.negative_max_ttl = Some(MAX_TTL);
-}
-
-/// The addresses of one family; none if DNS says for certain that there are none.
-fn definite(answer: Result<Lookup, NetError>) -> Result<Vec<IpAddr>, String> {
-    match answer {
-        Ok(lookup) => Ok(lookup
-            .answers()
-            .iter()
-            .filter_map(|record| record.data.ip_addr())
-            .collect()),
-        Err(NetError::Dns(DnsError::NoRecordsFound(absent))) => {
-            let is_certain = matches!(
-                absent.response_code,
-                ResponseCode::NoError | ResponseCode::NXDomain
-            );
-            // Servers of another zone instead of an answer: a referral, which says nothing of the name.
-            let is_referral = absent.ns.is_some() && absent.soa.is_none();
-            if is_certain && !is_referral {
-                Ok(Vec::new())
-            } else {
-                Err("DNS gave no definite answer".to_owned())
-            }
-        }
-        Err(NetError::Timeout) => Err("DNS did not answer in time".to_owned()),
-        Err(NetError::Dns(DnsError::ResponseCode(code))) => Err(format!("DNS answered {code}")),
-        Err(other) => Err(other.to_string()),
-    }
+    // Its own memory forgets which alias an answer came by; ours does not.
+    options.cache_size = 0;
+    options.preserve_intermediates = true;
 }
 
 #[cfg(test)]
@@ -158,6 +159,7 @@ mod tests {
     async fn a_machine_without_dns_gets_a_resolver_that_says_so() {
         let resolver = Resolver {
             resolver: Err("no nameservers found in config".to_owned()),
+            memory: Memory::new(Arc::new(SystemClock)),
         };
         assert_eq!(
             resolver.look_up("example.com").await,

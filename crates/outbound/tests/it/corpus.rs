@@ -2,7 +2,7 @@
 
 use outbound::{CheckVerdict, Rule, Schemes, Target, check_offline};
 use testkit::{
-    dns::{Answer, Family, ScriptedDns},
+    dns::{Answer, Entry, Family, ScriptedDns},
     origin::Authority,
 };
 use url::Url;
@@ -80,7 +80,8 @@ fn code_point(digits: &str) -> char {
         .expect("a code point")
 }
 
-fn assert_all_hold(corpus: &'static str, kind: &str, count: usize) {
+/// Judges them all; what it returns says how many there were.
+fn assert_all_hold(corpus: &'static str, kind: &str, count: usize) -> String {
     let vectors = vectors(corpus, kind);
     assert_eq!(vectors.len(), count, "the corpus was cut");
     let wrong: Vec<String> = vectors
@@ -96,36 +97,35 @@ fn assert_all_hold(corpus: &'static str, kind: &str, count: usize) {
         })
         .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    say(kind, &vectors);
+    counted(kind, &vectors)
 }
 
-/// Prints how many vectors of a kind held.
-fn say(kind: &str, vectors: &[Vector]) {
+fn counted(kind: &str, vectors: &[Vector]) -> String {
     let expected = |verdict| {
         vectors
             .iter()
             .filter(|vector| vector.expected == verdict)
             .count()
     };
-    println!(
+    format!(
         "{kind}: {} vectors hold ({} allow, {} block, {} error)",
         vectors.len(),
         expected(CheckVerdict::Allow),
         expected(CheckVerdict::Block),
         expected(CheckVerdict::Error)
-    );
+    )
 }
 
 #[test]
 fn every_address_vector_holds() {
-    assert_all_hold(PUBLISHED, "ip", 273);
-    assert_all_hold(MORE, "ip", 1_014);
+    println!("{}", assert_all_hold(PUBLISHED, "ip", 273));
+    println!("{}", assert_all_hold(MORE, "ip", 1_014));
 }
 
 #[test]
 fn every_url_vector_holds() {
-    assert_all_hold(PUBLISHED, "url", 240);
-    assert_all_hold(MORE, "url", 1_283);
+    println!("{}", assert_all_hold(PUBLISHED, "url", 240));
+    println!("{}", assert_all_hold(MORE, "url", 1_283));
 }
 
 /// The `Location`s of the corpus, judged as a redirect's next hop is: joined to where it came from, then as any URL.
@@ -158,6 +158,7 @@ fn every_single_redirect_vector_holds_for_its_next_hop() {
             vector.input, vector.reason
         );
     }
+    println!("redirect: {judged} vectors hold that need no server");
     assert!(judged >= 30, "{judged}");
 }
 
@@ -170,9 +171,6 @@ async fn every_answer_vector_holds() {
         let Some((url, answers)) = vector.input.split_once(" | ") else {
             continue;
         };
-        if answers == "TIMEOUT" || answers.contains("CNAME=loop.test") {
-            continue;
-        }
         judged += 1;
         let dns = ScriptedDns::start().await;
         let target = Target::parse(url, Schemes::Https).expect("a target").1;
@@ -188,54 +186,62 @@ async fn every_answer_vector_holds() {
             vector.reason
         );
     }
-    assert!(judged > 35, "{judged}");
+    println!("dns: {judged} vectors hold that are answers alone");
+    assert!(judged > 38, "{judged}");
 }
 
+/// Answers as the corpus writes them: a word for both families, or records of each, under an alias where there is one.
 fn script(dns: &ScriptedDns, name: &str, answers: &str) {
-    let mut alias = None;
+    let mut owner = name.to_owned();
+    let mut aliases = Vec::new();
     let mut addresses = [(Family::V4, Vec::new()), (Family::V6, Vec::new())];
     for answer in answers.split(' ') {
-        let plain = match answer {
-            "NXDOMAIN" => Some(Answer::NxDomain),
-            "NODATA" => Some(Answer::NoData),
-            "SERVFAIL" | "DNSSEC-BOGUS" => Some(Answer::ServFail),
-            "REFUSED" => Some(Answer::Refused),
-            _ => None,
-        };
-        if let Some(plain) = plain {
-            dns.script(name, Family::V4, [plain.clone()]);
-            dns.script(name, Family::V6, [plain]);
+        let Some((key, value)) = answer.split_once('=') else {
+            let word = word(answer).expect("a word for an answer");
+            dns.script(name, Family::V4, [word.clone()]);
+            dns.script(name, Family::V6, [word]);
             return;
-        }
-        let (key, value) = answer.split_once('=').expect("a record");
-        let family = match key {
+        };
+        let place = match key {
             "CNAME" => {
-                alias = Some(value.to_owned());
+                aliases.push(Entry::alias(&owner, value));
+                value.clone_into(&mut owner);
                 continue;
             }
             "A" => 0,
             "AAAA" => 1,
             other => panic!("unknown record {other}"),
         };
-        match value {
-            "SERVFAIL" => dns.script(name, addresses[family].0, [Answer::ServFail]),
-            "NODATA" | "(none)" => dns.script(name, addresses[family].0, [Answer::NoData]),
-            address => addresses[family]
-                .1
-                .push(address.parse().expect("an address")),
+        let (family, found) = &mut addresses[place];
+        match word(value) {
+            Some(word) => dns.script(name, *family, [word]),
+            None => found.push(Entry::address(&owner, value)),
         }
     }
-    for (family, addresses) in addresses {
-        match &alias {
-            Some(alias) if !addresses.is_empty() => {
-                dns.script(name, family, [Answer::Alias(alias.clone(), addresses)]);
+    let has_addresses = addresses.iter().any(|(_, found)| !found.is_empty());
+    for (family, found) in addresses {
+        if !found.is_empty() {
+            let records = [aliases.clone(), found].concat();
+            dns.script(name, family, [Answer::Records(records)]);
+        }
+        if !has_addresses {
+            // Aliases that lead nowhere: each name has its own.
+            for alias in &aliases {
+                dns.script(&alias.name, family, [Answer::Records(vec![alias.clone()])]);
             }
-            _ if !addresses.is_empty() => {
-                dns.script(name, family, [Answer::Addresses(addresses)]);
-            }
-            _ => {}
         }
     }
+}
+
+fn word(word: &str) -> Option<Answer> {
+    Some(match word {
+        "NXDOMAIN" => Answer::NxDomain,
+        "NODATA" | "(none)" => Answer::NoData,
+        "SERVFAIL" | "DNSSEC-BOGUS" => Answer::ServFail,
+        "REFUSED" => Answer::Refused,
+        "TIMEOUT" => Answer::Silence,
+        _ => return None,
+    })
 }
 
 #[test]

@@ -1,8 +1,12 @@
 //! What DNS may say, and what comes of it.
 
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use kernel::Clock;
 use outbound::{CheckVerdict, Consumer, Error, Resolver, Rule, check};
 use testkit::{
-    dns::{Answer, Family, ScriptedDns},
+    clock::ManualClock,
+    dns::{Answer, Class, Entry, Family, ScriptedDns},
     origin::Authority,
 };
 
@@ -33,6 +37,255 @@ async fn a_name_with_public_and_private_answers_is_refused() {
             .await;
         assert_eq!(rule(outcome), expected, "{name}");
     }
+}
+
+fn addresses(texts: &[&str]) -> Vec<IpAddr> {
+    texts
+        .iter()
+        .map(|text| text.parse().expect("an address"))
+        .collect()
+}
+
+/// The addresses of `odd.test`, whose A records are these and whose AAAA records are those.
+async fn looked_up(v4: Answer, v6: Answer) -> Result<Vec<IpAddr>, Error> {
+    let dns = ScriptedDns::start().await;
+    dns.script("odd.test", Family::V4, [v4]);
+    dns.script("odd.test", Family::V6, [v6]);
+    Resolver::new(Some(dns.address())).look_up("odd.test").await
+}
+
+fn public() -> Answer {
+    Answer::addresses(&["93.184.216.34"])
+}
+
+#[tokio::test]
+async fn records_of_another_kind_or_name_are_not_the_names_addresses() {
+    let own = Entry::address("odd.test", "2606:4700::1");
+    for stray in [
+        Entry::address("odd.test", "93.184.216.35"),
+        Entry::address("other.test", "2606:4700::2"),
+        Entry::alias("other.test", "odd.test"),
+    ] {
+        for records in [
+            vec![own.clone(), stray.clone()],
+            vec![stray.clone(), own.clone()],
+        ] {
+            let found = looked_up(public(), Answer::Records(records)).await;
+            assert_eq!(
+                found,
+                Ok(addresses(&["2606:4700::1", "93.184.216.34"])),
+                "{stray:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_with_nothing_but_strays_gives_no_address() {
+    for stray in [
+        Entry::address("odd.test", "2606:4700::2"),
+        Entry::address("other.test", "93.184.216.35"),
+        Entry::address("odd.test", "93.184.216.35").in_class(Class::Chaos),
+        Entry::alias("other.test", "odd.test"),
+        Entry::service("odd.test", "other.test"),
+    ] {
+        let found = looked_up(Answer::Records(vec![stray.clone()]), Answer::NoData).await;
+        assert!(
+            matches!(found, Err(Error::Unresolvable { .. })),
+            "{stray:?}: {found:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_service_record_leads_to_no_other_name() {
+    let dns = ScriptedDns::start().await;
+    dns.script(
+        "odd.test",
+        Family::V4,
+        [Answer::Records(vec![Entry::service(
+            "odd.test",
+            "other.test",
+        )])],
+    );
+    dns.host("other.test", &["93.184.216.34"]);
+    why_unresolvable(&dns, "odd.test").await;
+}
+
+#[tokio::test]
+async fn aliases_are_followed_within_an_answer_and_from_one_to_the_next() {
+    let dns = ScriptedDns::start().await;
+    for (name, target) in [("a.test", "b.test"), ("b.test", "c.test")] {
+        for family in [Family::V4, Family::V6] {
+            dns.script(
+                name,
+                family,
+                [Answer::Records(vec![Entry::alias(name, target)])],
+            );
+        }
+    }
+    let within = vec![
+        Entry::alias("c.test", "d.test"),
+        Entry::alias("d.test", "e.test"),
+        Entry::address("e.test", "93.184.216.34"),
+    ];
+    dns.script("c.test", Family::V4, [Answer::Records(within)]);
+    dns.host("e.test", &["93.184.216.34"]);
+    let resolver = Resolver::new(Some(dns.address()));
+    for name in ["c.test", "b.test", "a.test", "a.test", "b.test"] {
+        assert_eq!(
+            resolver.look_up(name).await,
+            Ok(addresses(&["93.184.216.34"])),
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_alias_of_a_private_host_is_refused_by_its_address() {
+    let dns = ScriptedDns::start().await;
+    dns.script(
+        "alias.test",
+        Family::V4,
+        [Answer::Alias(
+            "inside.test".to_owned(),
+            addresses(&["10.0.0.5"]),
+        )],
+    );
+    let connector = connector(&dns, &Authority::new(), Vec::new());
+    let outcome = connector
+        .approve(&target("https://alias.test/"), Consumer::Fetch)
+        .await;
+    assert_eq!(rule(outcome), Rule::Private);
+}
+
+#[tokio::test]
+async fn aliases_in_a_circle_end_within_bounds() {
+    let dns = ScriptedDns::start().await;
+    for (name, target) in [
+        ("a.test", "b.test"),
+        ("b.test", "a.test"),
+        ("self.test", "self.test"),
+    ] {
+        for family in [Family::V4, Family::V6] {
+            dns.script(
+                name,
+                family,
+                [Answer::Records(vec![Entry::alias(name, target)])],
+            );
+        }
+    }
+    let circle = vec![
+        Entry::alias("c.test", "d.test"),
+        Entry::alias("d.test", "c.test"),
+    ];
+    for family in [Family::V4, Family::V6] {
+        dns.script("c.test", family, [Answer::Records(circle.clone())]);
+    }
+    for name in ["a.test", "self.test", "c.test"] {
+        let before = dns.queries().len();
+        why_unresolvable(&dns, name).await;
+        let asked = dns.queries().len() - before;
+        assert!(asked <= 20, "{name}: {asked}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_cut_off_is_no_answer() {
+    for (v4, v6) in [
+        (
+            Answer::Truncated(addresses(&["93.184.216.34"])),
+            Answer::NoData,
+        ),
+        (public(), Answer::Truncated(addresses(&["2606:4700::1"]))),
+        (public(), Answer::Truncated(Vec::new())),
+    ] {
+        let found = looked_up(v4, v6).await;
+        assert!(
+            matches!(found, Err(Error::Unresolvable { .. })),
+            "{found:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn three_hundred_records_are_refused_also_if_they_repeat_or_come_by_both_families() {
+    let many = |count: u16| -> Vec<IpAddr> {
+        (0..count)
+            .map(|n| IpAddr::from([0x2606, 0x4700, 0, 0, 0, 0, 0, n]))
+            .collect()
+    };
+    let public_v4 = |count: u8| -> Vec<IpAddr> {
+        (0..count)
+            .map(|n| IpAddr::from([93, 184, 216, n]))
+            .collect()
+    };
+    for (v4, v6, count) in [
+        (Vec::new(), many(300), 300),
+        (public_v4(200), many(57), 257),
+        (Vec::new(), vec![many(1)[0]; 300], 300),
+    ] {
+        let found = looked_up(Answer::Addresses(v4), Answer::Addresses(v6)).await;
+        let Err(Error::Unresolvable { why, .. }) = found else {
+            panic!("{found:?}");
+        };
+        assert_eq!(
+            why,
+            format!("DNS gave {count} addresses, and at most 256 are taken")
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_answer_is_asked_for_again_when_its_time_is_over_and_a_huge_time_is_a_minute() {
+    for (ttl, alias_ttl, kept_seconds) in [
+        (0, 3_600, 0),
+        (3_600, 0, 0),
+        (5, 3_600, 5),
+        (4_294_967_295, 2_147_483_647, 60),
+    ] {
+        let dns = ScriptedDns::start().await;
+        let records = vec![
+            Entry::alias("odd.test", "b.test").with_ttl(alias_ttl),
+            Entry::address("b.test", "93.184.216.34").with_ttl(ttl),
+        ];
+        let moved = Answer::Records(vec![Entry::address("odd.test", "10.0.0.5")]);
+        dns.script("odd.test", Family::V4, [Answer::Records(records), moved]);
+        let clock = Arc::new(ManualClock::default());
+        let resolver =
+            Resolver::with_clock(Some(dns.address()), Arc::clone(&clock) as Arc<dyn Clock>);
+        let now = async || resolver.look_up("odd.test").await.expect("addresses");
+        assert_eq!(now().await, addresses(&["93.184.216.34"]));
+        if kept_seconds > 0 {
+            clock.advance(Duration::from_micros(kept_seconds * 1_000_000 - 1));
+            assert_eq!(now().await, addresses(&["93.184.216.34"]), "{ttl}");
+            clock.advance(Duration::from_micros(1));
+        }
+        assert_eq!(now().await, addresses(&["10.0.0.5"]), "{ttl} {alias_ttl}");
+    }
+}
+
+#[tokio::test]
+async fn a_failure_is_not_remembered() {
+    let dns = ScriptedDns::start().await;
+    dns.script(
+        "odd.test",
+        Family::V4,
+        [
+            Answer::ServFail,
+            Answer::ServFail,
+            Answer::Records(vec![
+                Entry::address("odd.test", "93.184.216.34").with_ttl(60),
+            ]),
+        ],
+    );
+    let resolver = Resolver::new(Some(dns.address()));
+    let mut outcomes = Vec::new();
+    for _ in 0..3 {
+        outcomes.push(resolver.look_up("odd.test").await.is_ok());
+    }
+    assert!(!outcomes[0], "{outcomes:?}");
+    assert!(outcomes[2], "{outcomes:?}");
 }
 
 #[tokio::test]
@@ -76,11 +329,11 @@ async fn names_are_asked_for_as_they_are_and_never_completed() {
 #[tokio::test]
 async fn more_than_256_answers_are_refused_and_256_are_all_judged() {
     let dns = ScriptedDns::start().await;
-    let addresses = |count: u16| -> Vec<std::net::IpAddr> {
+    let addresses = |count: u16| -> Vec<IpAddr> {
         (0..count)
             .map(|n| {
                 let [high, low] = n.to_be_bytes();
-                std::net::IpAddr::from([93, 184, high, low])
+                IpAddr::from([93, 184, high, low])
             })
             .collect()
     };
