@@ -2,10 +2,11 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    sync::{PoisonError, RwLock},
+    sync::{Arc, PoisonError, RwLock},
 };
 
 use ipnet::IpNet;
+use kernel::{Clock, SystemClock};
 
 use crate::{
     BlockedAddress, Config, Consumer, Exemption, Mode, Policy, Refusal, Rule, SetUpError, Target,
@@ -36,7 +37,12 @@ pub enum Standing {
 impl Guard {
     /// A guard for this machine. Exemptions, and report mode, are logged.
     pub fn new(config: &Config) -> Result<Self, SetUpError> {
-        let own = OwnAddresses::of_this_machine().map_err(SetUpError::OwnAddresses)?;
+        Self::with_clock(config, Arc::new(SystemClock))
+    }
+
+    /// A guard that looks at this machine's addresses again by this clock.
+    pub fn with_clock(config: &Config, clock: Arc<dyn Clock>) -> Result<Self, SetUpError> {
+        let own = OwnAddresses::of_this_machine(clock).map_err(SetUpError::OwnAddresses)?;
         let guard = Self {
             own_addresses: Some(own),
             ..Self::offline(config)

@@ -9,7 +9,7 @@ use std::{
 
 use if_addrs::IfAddr;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use kernel::{Clock, SystemClock, Timestamp};
+use kernel::{Clock, Timestamp};
 
 /// How old the list of this machine's addresses may be. They change when networks are joined, and reading them costs some
 /// tens of microseconds.
@@ -42,8 +42,8 @@ pub(crate) enum Belonging {
 
 impl OwnAddresses {
     /// The addresses of the machine that this runs on, now and as they change.
-    pub(crate) fn of_this_machine() -> io::Result<Self> {
-        Self::read_by(Box::new(interfaces), Arc::new(SystemClock))
+    pub(crate) fn of_this_machine(clock: Arc<dyn Clock>) -> io::Result<Self> {
+        Self::read_by(Box::new(interfaces), clock)
     }
 
     fn read_by(read: Reader, clock: Arc<dyn Clock>) -> io::Result<Self> {
@@ -67,7 +67,7 @@ impl OwnAddresses {
             .collect();
         Self::read_by(
             Box::new(move || Ok(networks.clone())),
-            Arc::new(SystemClock),
+            Arc::new(kernel::SystemClock),
         )
         .expect("they are at hand")
     }

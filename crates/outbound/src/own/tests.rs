@@ -45,7 +45,7 @@ fn become_known(interfaces: &Interfaces, networks: Option<Vec<IpNet>>) {
 
 #[test]
 fn this_machines_own_addresses_are_known() {
-    let own = OwnAddresses::of_this_machine().expect("interfaces");
+    let own = OwnAddresses::of_this_machine(Arc::new(kernel::SystemClock)).expect("interfaces");
     assert_eq!(own.belonging(address("127.0.0.1")), Some(Belonging::Itself));
     assert_eq!(own.belonging(address("93.184.216.34")), None);
 }
