@@ -213,14 +213,20 @@ impl Default for Internet {
     }
 }
 
-/// A command that runs a program with another hosts file, in a mount namespace of its own, so that nobody else sees it.
-pub fn with_hosts_file(hosts: &Path, program: impl AsRef<OsStr>) -> Command {
+/// A command that runs a program which sees another file in place of one of the machine's, such as `/etc/hosts`: in a mount
+/// namespace of its own, so that nobody else does.
+pub fn with_file_in_place_of(
+    machines: impl AsRef<OsStr>,
+    file: &Path,
+    program: impl AsRef<OsStr>,
+) -> Command {
     let mut command = Command::new("unshare");
     command
         .args(["--mount", "--", "/bin/sh", "-c"])
-        .arg(r#"mount --bind "$1" /etc/hosts && shift && exec "$@""#)
+        .arg(r#"mount --bind "$1" "$2" && shift 2 && exec "$@""#)
         .arg("sh")
-        .arg(hosts)
+        .arg(file)
+        .arg(machines)
         .arg(program);
     command
 }

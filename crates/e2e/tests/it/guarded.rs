@@ -2,6 +2,7 @@
 //! holds every address, public and private, and a DNS server that says what it likes.
 
 mod described;
+mod machine;
 mod rebinding;
 mod setup;
 mod vectors;

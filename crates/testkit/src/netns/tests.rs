@@ -116,7 +116,7 @@ fn a_hosts_file_can_be_another_for_one_process() {
     let directory = tempfile::tempdir().expect("a directory");
     let hosts = directory.path().join("hosts");
     fs::write(&hosts, "127.0.0.1 only-here.test\n").expect("a file");
-    let mut command = with_hosts_file(&hosts, "cat");
+    let mut command = with_file_in_place_of("/etc/hosts", &hosts, "cat");
     let seen = command.arg("/etc/hosts").output().expect("unshare runs");
     assert_eq!(
         String::from_utf8_lossy(&seen.stdout),

@@ -8,7 +8,7 @@ use futures::{FutureExt as _, future::BoxFuture, future::join_all};
 use proto::fetch::v1::{RefusalReason, fetch_response::Outcome};
 use testkit::{
     dns::{Answer, Family},
-    netns::{Internet, with_hosts_file},
+    netns::{Internet, with_file_in_place_of},
     origin::{Reply, TlsOrigin},
 };
 
@@ -394,7 +394,7 @@ async fn hosts_file(scene: &Scene) -> Outcome {
     let text = format!("127.0.0.1 {host} {other}\n::1 {host} {other}\n");
     let hosts = scene.world.file("hosts", &text);
     let command = program("fetch-proxy");
-    let mut inside = with_hosts_file(&hosts, command.get_program());
+    let mut inside = with_file_in_place_of("/etc/hosts", &hosts, command.get_program());
     inside.env_clear();
     let proxy = scene.world.fetch_proxy_with(inside, &[]).await;
     let known = proxy.fetch(&format!("https://{other}{path}")).await;

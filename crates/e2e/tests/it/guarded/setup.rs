@@ -178,7 +178,7 @@ impl World {
             .unwrap();
         FetchProxy {
             client: tester.client(&address),
-            _service: service,
+            service,
         }
     }
 }
@@ -223,10 +223,15 @@ impl Tester {
 /// A fetch-proxy process that ends with the test.
 pub(super) struct FetchProxy {
     client: Client,
-    _service: Service,
+    service: Service,
 }
 
 impl FetchProxy {
+    /// What it has logged so far.
+    pub(super) fn logged(&self) -> String {
+        self.service.logged()
+    }
+
     /// Who calls it.
     pub(super) fn client(&self) -> &Client {
         &self.client

@@ -199,7 +199,9 @@ async fn a_page_that_gives_orders_stays_inside_its_fence(shape: Shape) {
     let paths = ["/text", "/html", "/type", "/moved", "/gone"];
     let calls = paths.map(|path| json!({"url": site.url(path)}));
     for (path, told) in paths.iter().zip(site.read("reader", "c", &calls).await) {
-        let data = told.find("<<<data ").expect(&told);
+        let data = told
+            .find("<<<data ")
+            .unwrap_or_else(|| panic!("{path}: {told}"));
         let (ours, fenced) = told.split_at(data);
         let line = fenced.lines().next().unwrap();
         let boundary = line
