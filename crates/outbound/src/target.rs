@@ -87,10 +87,15 @@ impl Target {
         Self::new(host.to_owned(), port, security)
     }
 
-    /// A target that did not come from a URL, for instance a proxy's `CONNECT`.
+    /// A target that did not come from a URL, for instance a proxy's `CONNECT`. A name is read as the host of a URL once more, so
+    /// that an address in any spelling is an address, whatever the caller took it for.
     pub fn new(host: Host<String>, port: u16, security: Security) -> Result<Self, Refusal> {
         let host = match host {
-            Host::Domain(name) => Host::Domain(checked_name(&name)?),
+            Host::Domain(name) => match Host::parse(&name) {
+                Ok(Host::Domain(name)) => Host::Domain(checked_name(&name)?),
+                Ok(address @ (Host::Ipv4(_) | Host::Ipv6(_))) => address,
+                Err(problem) => return Err(Refusal::malformed(&problem.to_string())),
+            },
             address @ (Host::Ipv4(_) | Host::Ipv6(_)) => address,
         };
         if BAD_PORTS.contains(&port) {
@@ -180,4 +185,66 @@ fn too_long(length: usize) -> Refusal {
         Rule::UrlTooLong,
         format!("the URL is {length} bytes long, and at most {URL_BYTES} are allowed"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(name: &str) -> Result<String, Rule> {
+        Target::new(Host::Domain(name.to_owned()), 443, Security::Tls)
+            .map(|target| target.host().to_string())
+            .map_err(|refusal| refusal.rule)
+    }
+
+    #[test]
+    fn a_host_that_is_handed_in_as_a_name_is_read_as_a_url_reads_it() {
+        for (name, read) in [
+            ("Example.COM.", Ok("example.com")),
+            ("münchen.de", Ok("xn--mnchen-3ya.de")),
+            ("127.0.0.1", Ok("127.0.0.1")),
+            ("0x7f.1", Ok("127.0.0.1")),
+            ("2130706433.", Ok("127.0.0.1")),
+            ("１２７.0.0.1", Ok("127.0.0.1")),
+            ("[::ffff:127.0.0.1]", Ok("[::ffff:7f00:1]")),
+            ("%6c%6fcalhost", Ok("localhost")),
+            ("127.0.0.1..", Err(Rule::EmptyLabel)),
+            ("a..b", Err(Rule::EmptyLabel)),
+            ("a b", Err(Rule::Malformed)),
+            ("a%00b", Err(Rule::Malformed)),
+            ("a/b", Err(Rule::Malformed)),
+            ("user@b", Err(Rule::Malformed)),
+            ("[[::1]]", Err(Rule::Malformed)),
+            ("[localhost]", Err(Rule::Malformed)),
+            ("[fe80::1%eth0]", Err(Rule::Malformed)),
+            ("1.2.3.4.5", Err(Rule::Malformed)),
+            ("", Err(Rule::Malformed)),
+        ] {
+            assert_eq!(host(name), read.map(str::to_owned), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_of_userinfo_does_not_repeat_it() {
+        let url = "https://somebody:secret@example.com/";
+        let refusal = Target::parse(url, Schemes::Https).expect_err("it is refused");
+        let told = format!("{refusal} {refusal:?}");
+        assert!(
+            !told.contains("secret") && !told.contains("somebody"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn the_bound_on_a_url_counts_bytes_as_it_came_and_as_it_is_sent() {
+        let length =
+            |text: &str| Target::parse(text, Schemes::Https).map_err(|refusal| refusal.rule);
+        let base = "https://example.com/";
+        let fits = format!("{base}{}", "a".repeat(URL_BYTES - base.len()));
+        assert!(length(&fits).is_ok());
+        assert_eq!(length(&format!("{fits}a")).err(), Some(Rule::UrlTooLong));
+        // Each of these is six bytes as it is sent.
+        let encoded = format!("{base}{}", "ä".repeat(400));
+        assert_eq!(length(&encoded).err(), Some(Rule::UrlTooLong));
+    }
 }
