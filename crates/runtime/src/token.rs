@@ -11,7 +11,7 @@ mod trust;
 
 use std::time::Duration;
 
-use kernel::{Caller, CallerKind, ServiceName};
+use kernel::{Caller, CallerKind, NpcId, PlayerId, ServiceName};
 use serde::{Deserialize, Serialize};
 
 pub use issuer::{Issuer, MintError, Village};
@@ -26,6 +26,8 @@ const MARGIN: Duration = Duration::from_secs(20);
 const LEEWAY: Duration = Duration::from_secs(5);
 /// Bytes of the longest token that is looked at.
 const TOKEN_BYTES: usize = 2_048;
+/// Bytes of the longest pass for the way out that is looked at: it carries a list of hosts.
+const EGRESS_TOKEN_BYTES: usize = 16 * 1_024;
 /// Tokens that an issuer or a verifier keeps.
 const CACHED: usize = 4_096;
 
@@ -48,6 +50,28 @@ struct Claims {
     iat: i64,
     /// When it ends, in seconds since the epoch.
     exp: i64,
+    /// Where the bearer's traffic may go: such a token is a pass for the egress listener and nothing else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    egress: Option<EgressClaim>,
+}
+
+/// The claim `egress`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EgressClaim {
+    /// Hosts, as lists of hosts are written in settings. Empty: every public one.
+    hosts: Vec<String>,
+}
+
+/// Whose traffic may leave, and where to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EgressPass {
+    /// The NPC whose Sandbox it comes from.
+    pub npc: NpcId,
+    /// The Player whose turn it is.
+    pub player: PlayerId,
+    /// Hosts that it may go to, not yet read as a list of hosts. Empty: every public one.
+    pub hosts: Vec<String>,
 }
 
 impl Claims {
@@ -67,6 +91,7 @@ impl Claims {
             aud: audience.to_string(),
             iat,
             exp: iat.saturating_add(seconds(LIFETIME)),
+            egress: None,
         }
     }
 }
@@ -91,12 +116,19 @@ pub fn default_mints(issuer: &str) -> &'static [CallerKind] {
             CallerKind::Npc,
             CallerKind::Service,
         ],
-        Ok(
-            ServiceName::ToolRegistry
-            | ServiceName::McpGateway
-            | ServiceName::FetchProxy
-            | ServiceName::SandboxBroker,
-        ) => &[CallerKind::Service],
+        Ok(ServiceName::ToolRegistry | ServiceName::McpGateway | ServiceName::FetchProxy) => {
+            &[CallerKind::Service]
+        }
+        // Passes for the way out: see `may_speak_there`.
+        Ok(ServiceName::SandboxBroker) => &[CallerKind::Service, CallerKind::Npc],
         Err(_) => &[CallerKind::Player],
     }
+}
+
+/// Whether an issuer that may speak for a kind of caller may do so to this service. The sandbox-broker stands next to what models run:
+/// it speaks for NPCs where their traffic leaves, and nowhere else.
+fn may_speak_there(issuer: &str, kind: CallerKind, audience: ServiceName) -> bool {
+    issuer != ServiceName::SandboxBroker.as_str()
+        || kind != CallerKind::Npc
+        || audience == ServiceName::FetchProxy
 }

@@ -8,7 +8,10 @@ use std::{
 use jsonwebtoken::{Algorithm, Header};
 use kernel::{Caller, Clock, ServiceName};
 
-use super::{CACHED, Claims, KeyError, MARGIN, SigningKey, Trust, default_mints, seconds};
+use super::{
+    CACHED, Claims, EgressClaim, EgressPass, KeyError, MARGIN, SigningKey, Trust, default_mints,
+    seconds,
+};
 
 /// A token cannot be signed.
 #[derive(Debug, thiserror::Error)]
@@ -73,8 +76,7 @@ impl Issuer {
         }
         let claims = Claims::of(caller, &self.name, audience, now);
         let exp = claims.exp;
-        let token =
-            jsonwebtoken::encode(&Header::new(Algorithm::EdDSA), &claims, self.key.encoding())?;
+        let token = self.sign(&claims)?;
         let mut minted = self.minted.lock().unwrap_or_else(PoisonError::into_inner);
         if minted.len() >= CACHED {
             minted.retain(|_, (_, exp)| fresh(*exp));
@@ -84,6 +86,25 @@ impl Issuer {
         }
         minted.insert(wanted, (token.clone(), exp));
         Ok(token)
+    }
+
+    /// A pass for one connection through the egress listener of fetch-proxy. Each is minted for itself.
+    pub fn mint_egress(&self, pass: &EgressPass) -> Result<String, MintError> {
+        let caller = Caller::Npc {
+            npc: pass.npc,
+            player: pass.player,
+        };
+        let now = self.clock.now().as_seconds();
+        let mut claims = Claims::of(&caller, &self.name, ServiceName::FetchProxy, now);
+        claims.egress = Some(EgressClaim {
+            hosts: pass.hosts.clone(),
+        });
+        self.sign(&claims)
+    }
+
+    fn sign(&self, claims: &Claims) -> Result<String, MintError> {
+        let header = Header::new(Algorithm::EdDSA);
+        Ok(jsonwebtoken::encode(&header, claims, self.key.encoding())?)
     }
 }
 

@@ -236,14 +236,14 @@ fn an_issuer_cannot_mint_kinds_that_it_may_not() {
             "{kind}"
         );
     }
-    for service in [
-        "fetch-proxy",
-        "sandbox-broker",
-        "mcp-gateway",
-        "tool-registry",
+    for (service, kinds) in [
+        ("fetch-proxy", &["operator", "player", "npc"][..]),
+        ("mcp-gateway", &["operator", "player", "npc"]),
+        ("tool-registry", &["operator", "player", "npc"]),
+        ("sandbox-broker", &["operator", "player"]),
     ] {
         let rig = Rig::new(service, default_mints(service));
-        for kind in ["operator", "player", "npc"] {
+        for kind in kinds {
             assert!(
                 matches!(
                     rig.refuses(|claims| claims["kind"] = json!(kind)),
@@ -253,6 +253,128 @@ fn an_issuer_cannot_mint_kinds_that_it_may_not() {
             );
         }
     }
+}
+
+fn pass(hosts: &[&str]) -> EgressPass {
+    EgressPass {
+        npc: npc(),
+        player: player(),
+        hosts: hosts.iter().map(|&host| host.to_owned()).collect(),
+    }
+}
+
+#[test]
+fn a_pass_for_the_way_out_comes_out_as_it_went_in() {
+    let rig = Rig::new("sandbox-broker", default_mints("sandbox-broker"));
+    let many: Vec<String> = (0..256)
+        .map(|n| format!("host-{n}.docs.example.org"))
+        .collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    for hosts in [&[][..], &["example.org", "*.docs.example"], &many] {
+        let token = rig.issuer.mint_egress(&pass(hosts)).unwrap();
+        assert_eq!(rig.trust.verify_egress(&token), Ok(pass(hosts)));
+    }
+    rig.pass(60);
+    let token = rig.issuer.mint_egress(&pass(&[])).unwrap();
+    rig.pass(60);
+    assert_eq!(rig.trust.verify_egress(&token), Err(TokenError::Expired));
+}
+
+#[test]
+fn an_npcs_token_without_a_list_of_hosts_is_a_pass_to_every_public_host() {
+    let rig = Rig::new("turn-orchestrator", default_mints("turn-orchestrator"));
+    let caller = Caller::Npc {
+        npc: npc(),
+        player: player(),
+    };
+    let token = rig.issuer.mint(&caller, ServiceName::FetchProxy).unwrap();
+    assert_eq!(rig.trust.verify_egress(&token), Ok(pass(&[])));
+}
+
+#[test]
+fn a_pass_for_the_way_out_is_good_for_no_call() {
+    let rig = Rig::new("sandbox-broker", default_mints("sandbox-broker"));
+    let token = rig
+        .issuer
+        .mint_egress(&pass(&["only-this.example"]))
+        .unwrap();
+    assert_eq!(
+        rig.trust.verify(&token, ServiceName::FetchProxy),
+        Err(TokenError::EgressOnly)
+    );
+    rig.trust.verify_egress(&token).unwrap();
+    assert_eq!(
+        rig.trust.verify(&token, ServiceName::FetchProxy),
+        Err(TokenError::EgressOnly)
+    );
+}
+
+#[test]
+fn the_sandbox_broker_speaks_for_npcs_to_the_fetch_proxy_alone() {
+    let rig = Rig::new("sandbox-broker", default_mints("sandbox-broker"));
+    let npcs = Caller::Npc {
+        npc: npc(),
+        player: player(),
+    };
+    for service in ServiceName::ALL {
+        let token = rig.issuer.mint(&npcs, service).unwrap();
+        let verified = rig.trust.verify(&token, service);
+        if service == ServiceName::FetchProxy {
+            assert_eq!(verified, Ok(npcs.clone()));
+        } else {
+            assert!(
+                matches!(verified, Err(TokenError::NotThere { .. })),
+                "{service}: {verified:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn only_npcs_have_a_way_out() {
+    let rig = Rig::new(
+        "turn-orchestrator",
+        &[
+            CallerKind::Operator,
+            CallerKind::Player,
+            CallerKind::Npc,
+            CallerKind::Service,
+        ],
+    );
+    for caller in [
+        Caller::Operator(player()),
+        Caller::Player(player()),
+        Caller::Service {
+            name: ServiceName::TurnOrchestrator,
+            player: Some(player()),
+        },
+    ] {
+        let token = rig.issuer.mint(&caller, ServiceName::FetchProxy).unwrap();
+        assert_eq!(
+            rig.trust.verify_egress(&token),
+            Err(TokenError::NotAnNpc(caller.kind()))
+        );
+    }
+    let elsewhere = Caller::Npc {
+        npc: npc(),
+        player: player(),
+    };
+    let token = rig.issuer.mint(&elsewhere, HERE).unwrap();
+    assert!(matches!(
+        rig.trust.verify_egress(&token),
+        Err(TokenError::WrongAudience { .. })
+    ));
+    let odd = rig.signed(|claims| {
+        claims["kind"] = json!("npc");
+        claims["for"] = json!(player().to_string());
+        claims["aud"] = json!("fetch-proxy");
+        claims["egress"] = json!({"hosts": ["a.example"], "ports": [25]});
+    });
+    assert_eq!(
+        rig.trust.verify_egress(&odd),
+        Err(TokenError::Malformed),
+        "a policy that is not understood is not half heeded"
+    );
 }
 
 #[test]

@@ -8,7 +8,10 @@ use std::{
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 use kernel::{Caller, CallerKind, Clock, ServiceName};
 
-use super::{CACHED, Claims, KeyError, LEEWAY, LIFETIME, TOKEN_BYTES, key, seconds};
+use super::{
+    CACHED, Claims, EGRESS_TOKEN_BYTES, EgressPass, KeyError, LEEWAY, LIFETIME, TOKEN_BYTES, key,
+    may_speak_there, seconds,
+};
 
 /// Why a token is refused. What the caller is told is the same sentence for all: see [`crate::server`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -44,9 +47,25 @@ pub enum TokenError {
         /// The kind that it claimed.
         kind: CallerKind,
     },
+    /// The issuer may speak for such a caller, but not to this service.
+    #[error("{issuer:?} may not mint tokens of the kind {kind:?} for {audience}")]
+    NotThere {
+        /// The issuer.
+        issuer: String,
+        /// The kind that it claimed.
+        kind: CallerKind,
+        /// This service.
+        audience: ServiceName,
+    },
     /// The subject does not fit the kind.
     #[error("the caller token's subject does not fit its kind")]
     WrongSubject,
+    /// It is a pass for the way out, whose list of hosts a call would not heed.
+    #[error("the caller token is a pass for the egress listener, and good for no call")]
+    EgressOnly,
+    /// Only NPCs have a way out.
+    #[error("the caller token is of the kind {0:?}, and the egress listener serves NPCs")]
+    NotAnNpc(CallerKind),
 }
 
 struct TrustedIssuer {
@@ -134,7 +153,18 @@ impl Trust {
                     check_times(known.iat, known.exp, now)?;
                     return Ok(known.caller.clone());
                 }
-                _ => state.check(token, audience, now)?,
+                _ => {
+                    let claims = state.check(token, audience, now)?;
+                    if claims.egress.is_some() {
+                        return Err(TokenError::EgressOnly);
+                    }
+                    Verified {
+                        caller: caller(&claims)?,
+                        audience,
+                        iat: claims.iat,
+                        exp: claims.exp,
+                    }
+                }
             }
         };
         let caller = verified.caller.clone();
@@ -150,10 +180,35 @@ impl Trust {
         state.verified.insert(token.to_owned(), verified);
         Ok(caller)
     }
+
+    /// Whose traffic may leave through the egress listener of fetch-proxy, and where to, by a token. Without a list of hosts in it:
+    /// to every public one.
+    pub fn verify_egress(&self, token: &str) -> Result<EgressPass, TokenError> {
+        if token.len() > EGRESS_TOKEN_BYTES {
+            return Err(TokenError::Malformed);
+        }
+        let now = self.clock.now().as_seconds();
+        let claims = self
+            .state
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .check(token, ServiceName::FetchProxy, now)?;
+        match caller(&claims)? {
+            Caller::Npc { npc, player } => Ok(EgressPass {
+                npc,
+                player,
+                hosts: claims.egress.map(|egress| egress.hosts).unwrap_or_default(),
+            }),
+            other @ (Caller::Operator(_) | Caller::Player(_) | Caller::Service { .. }) => {
+                Err(TokenError::NotAnNpc(other.kind()))
+            }
+        }
+    }
 }
 
 impl State {
-    fn check(&self, token: &str, audience: ServiceName, now: i64) -> Result<Verified, TokenError> {
+    /// The claims of a token that a trusted issuer signed for this audience, for now, and may sign.
+    fn check(&self, token: &str, audience: ServiceName, now: i64) -> Result<Claims, TokenError> {
         let malformed = |_error| TokenError::Malformed;
         // The algorithm is ours to choose, never the token's (RFC 8725 §3.1).
         if jsonwebtoken::decode_header(token).map_err(malformed)?.alg != Algorithm::EdDSA {
@@ -188,12 +243,14 @@ impl State {
                 kind: claims.kind,
             });
         }
-        Ok(Verified {
-            caller: caller(&claims)?,
-            audience,
-            iat: claims.iat,
-            exp: claims.exp,
-        })
+        if !may_speak_there(&name, claims.kind, audience) {
+            return Err(TokenError::NotThere {
+                issuer: name,
+                kind: claims.kind,
+                audience,
+            });
+        }
+        Ok(claims)
     }
 }
 
