@@ -6,6 +6,7 @@ mod fetch;
 mod grants;
 mod pages;
 mod players;
+mod site;
 mod transcript;
 
 /// Makes each scenario a test in both shapes.
