@@ -1,13 +1,19 @@
 //! `guard check`.
 
 use std::{
+    fs,
     io::{BufRead as _, BufReader, Write as _},
+    net::SocketAddr,
     process::Stdio,
 };
 
 use serde_json::json;
+use testkit::{
+    dns::ScriptedDns,
+    netns::{Namespace, with_file_in_place_of},
+};
 
-use crate::support::Person;
+use crate::support::{Person, Run, finished};
 
 #[test]
 fn lines_are_answered_in_order_untrimmed_and_blank_ones_count() {
@@ -63,9 +69,13 @@ fn unescaped(text: &str) -> String {
 
 #[test]
 fn the_whole_corpus_of_addresses_and_urls_is_judged_line_by_line() {
-    let corpus = include_str!("../../../outbound/tests/it/guard.tsv");
+    let corpus = [
+        include_str!("../../../outbound/tests/it/guard.tsv"),
+        include_str!("../../../outbound/tests/it/more.tsv"),
+    ];
     let rows: Vec<(String, &str)> = corpus
-        .lines()
+        .iter()
+        .flat_map(|corpus| corpus.lines())
         .filter_map(|line| {
             let mut columns = line.split('\t');
             let (input, kind, expected) = (columns.next()?, columns.next()?, columns.next()?);
@@ -74,7 +84,7 @@ fn the_whole_corpus_of_addresses_and_urls_is_judged_line_by_line() {
             judged.then(|| (unescaped(input), expected))
         })
         .collect();
-    assert!(rows.len() > 500, "{}", rows.len());
+    assert!(rows.len() > 2_700, "{}", rows.len());
     let input: String = rows
         .iter()
         .fold(String::new(), |all, (input, _)| all + input + "\n");
@@ -106,11 +116,10 @@ fn a_line_says_rule_and_address() {
         "https://[::ffff:10.0.0.1]/",
     ]);
     assert_eq!(run.code, Some(1));
-    let said = run.json();
-    assert_eq!(said["verdict"], "block");
-    assert!(said["rule"].is_string(), "{said}");
-    assert!(said["address"].is_string(), "{said}");
-    assert_eq!(said.as_object().unwrap().len(), 4, "{said}");
+    assert_eq!(
+        run.out,
+        "{\"input\":\"https://[::ffff:10.0.0.1]/\",\"verdict\":\"block\",\"rule\":\"private\",\"address\":\"::ffff:10.0.0.1\"}\n"
+    );
     assert_eq!(run.err, "");
 }
 
@@ -209,4 +218,139 @@ fn a_reader_that_leaves_is_no_failure() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+}
+
+#[test]
+fn a_hundred_thousand_lines_keep_their_order() {
+    let input: String = (0..100_000)
+        .map(|n| match n % 4 {
+            0 => format!("10.{}.{}.{}\n", n >> 16, n >> 8 & 255, n & 255),
+            1 => format!("https://host{n}.example/\n"),
+            2 => format!("https://2.{n}/\n"),
+            _ => format!("line {n}\n"),
+        })
+        .collect();
+    let run = Person::new()
+        .run_with_input(
+            &["guard", "check", "--stdin", "--offline", "--json"],
+            input.as_bytes(),
+        )
+        .ok();
+    let verdicts = ["block", "allow", "allow", "error"];
+    for ((line, answer), verdict) in input
+        .lines()
+        .zip(run.json_lines())
+        .zip(verdicts.iter().cycle())
+    {
+        assert_eq!(answer["input"], line);
+        assert_eq!(answer["verdict"], *verdict, "{line}");
+    }
+    assert_eq!(run.out.lines().count(), 100_000);
+}
+
+/// Every byte but the newline, alone, at the start of, inside and at the end of an address and a URL.
+#[test]
+fn no_byte_loses_a_line_or_ends_the_program() {
+    let mut input = Vec::new();
+    let mut lines = 0;
+    for byte in (0..=u8::MAX).filter(|&byte| byte != b'\n') {
+        for text in ["", "1.1.1.1", "https://example.com/"] {
+            for at in [0, text.len() / 2, text.len()] {
+                input.extend(&text.as_bytes()[..at]);
+                input.push(byte);
+                input.extend(&text.as_bytes()[at..]);
+                input.push(b'\n');
+                lines += 1;
+            }
+        }
+    }
+    let run = Person::new()
+        .run_with_input(
+            &["guard", "check", "--stdin", "--offline", "--json"],
+            &input,
+        )
+        .ok();
+    assert_eq!(run.json_lines().len(), lines);
+    for answer in run.json_lines() {
+        let keys: Vec<&String> = answer.as_object().unwrap().keys().collect();
+        assert_eq!(keys.len(), 4, "{answer}");
+    }
+    for line in run.out.lines() {
+        let places: Vec<usize> = [
+            "{\"input\":",
+            ",\"verdict\":",
+            ",\"rule\":",
+            ",\"address\":",
+        ]
+        .iter()
+        .map(|key| line.rfind(key).unwrap())
+        .collect();
+        assert!(places.is_sorted() && places[0] == 0, "{line}");
+    }
+}
+
+/// The settings of a resolver that would send every name somewhere else.
+const HOSTILE_RESOLV_CONF: &str = "\
+domain evil.test
+search evil.test test
+options ndots:15 timeout:1 attempts:1 rotate
+nameserver 127.0.0.1
+";
+const HOSTILE_HOSTS: &str = "\
+10.0.0.5 public.test
+93.184.216.36 nowhere.test redis
+";
+
+#[test]
+fn no_hosts_file_search_list_or_environment_says_what_a_name_means() {
+    let namespace = Namespace::new();
+    let files = tempfile::tempdir().unwrap();
+    let [resolv_conf, hosts, aliases] =
+        ["resolv.conf", "hosts", "aliases"].map(|name| files.path().join(name));
+    fs::write(&resolv_conf, HOSTILE_RESOLV_CONF).unwrap();
+    fs::write(&hosts, HOSTILE_HOSTS).unwrap();
+    fs::write(&aliases, "public evil.test\nredis evil.test\n").unwrap();
+    let port_53 = SocketAddr::from(([127, 0, 0, 1], 53));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let dns = runtime.block_on(namespace.spawn(ScriptedDns::start_at(port_53)));
+    dns.host("public.test", &["93.184.216.34"]);
+    for completed in ["nowhere.test.evil.test", "redis.evil.test", "redis.test"] {
+        dns.host(completed, &["93.184.216.35"]);
+    }
+    let person = Person::new();
+    let check = |line: &str| -> Run {
+        let inside = person.command(&["guard", "check", "--json", line]);
+        let with_hosts = with_file_in_place_of("/etc/hosts", &hosts, inside.get_program());
+        let mut command =
+            with_file_in_place_of("/etc/resolv.conf", &resolv_conf, with_hosts.get_program());
+        command
+            .args(with_hosts.get_args())
+            .args(inside.get_args())
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("HOME", person.home())
+            .env("LOCALDOMAIN", "evil.test")
+            .env("RES_OPTIONS", "ndots:15")
+            .env("HOSTALIASES", &aliases)
+            .stdin(Stdio::null());
+        namespace.run(|| finished(&mut command))
+    };
+    for (line, verdict, rule, address) in [
+        ("https://public.test/", "allow", None, Some("93.184.216.34")),
+        ("https://nowhere.test/", "block", Some("unresolvable"), None),
+        ("https://redis/", "block", Some("single-label"), None),
+    ] {
+        let run = check(line);
+        assert_eq!(
+            run.json(),
+            json!({"input": line, "verdict": verdict, "rule": rule, "address": address}),
+            "{run:?}"
+        );
+    }
+    let mut asked: Vec<String> = dns.queries().into_iter().map(|(name, _)| name).collect();
+    asked.sort();
+    asked.dedup();
+    assert_eq!(asked, ["nowhere.test", "public.test"]);
 }
