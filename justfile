@@ -28,9 +28,10 @@ run *args:
 demo *args:
     cargo run --release -- demo {{ args }}
 
-# A benchmark, by name: turn. `--quick` runs one round.
+# A benchmark, by name: turn, fetch. `--quick` runs one round.
 bench name *args:
-    cargo build --release --package agentsville --package testkit --bins
+    cargo build --release --package agentsville --package fetch-proxy --package testkit --bins
+    [ {{ name }} != fetch ] || scripts/setup-fetch-peer
     cargo bench --package e2e --bench {{ name }} -- {{ args }}
 
 # All IPv4 addresses, each in three spellings, and 100,000,000 IPv6 addresses: the guard against an oracle of another make.
