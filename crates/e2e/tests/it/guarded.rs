@@ -3,6 +3,8 @@
 
 mod described;
 mod machine;
+mod odd_answers;
+mod raw;
 mod rebinding;
 mod setup;
 mod vectors;

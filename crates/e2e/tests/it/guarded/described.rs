@@ -1,7 +1,5 @@
 //! The vectors that are a sentence: each is played as it says, against the fetch-proxy's binary, all at the same time.
 
-mod raw;
-
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use futures::{FutureExt as _, future::BoxFuture, future::join_all};
@@ -13,6 +11,7 @@ use testkit::{
 };
 
 use super::{
+    raw,
     setup::{FetchProxy, Verdict, World, in_the_internet, page, refusal, verdict},
     vectors::{Play, Vector, vectors},
 };

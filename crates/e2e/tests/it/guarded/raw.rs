@@ -24,7 +24,7 @@ const HEADER: usize = 12;
 pub(super) async fn https_server(
     mut tls: rustls::ServerConfig,
     at: SocketAddr,
-    answer: &'static str,
+    answer: impl AsRef<[u8]> + Send + 'static,
 ) -> JoinSet<()> {
     tls.alpn_protocols = vec![b"http/1.1".to_vec()];
     let acceptor = TlsAcceptor::from(Arc::new(tls));
@@ -37,7 +37,7 @@ pub(super) async fn https_server(
             };
             let mut request = [0; 4_096];
             if stream.read(&mut request).await.is_ok() {
-                stream.write_all(answer.as_bytes()).await.ok();
+                stream.write_all(answer.as_ref()).await.ok();
                 stream.shutdown().await.ok();
             }
         }
