@@ -51,14 +51,9 @@ impl Nat64Prefix {
     /// What a translator with this prefix makes of an address under it. The bits after the IPv4 address do not count: a translator
     /// ignores them (RFC 6052 section 2.2).
     pub(super) fn translate(self, address: Ipv6Addr) -> Option<Translation> {
-        self.0.contains(&address).then(|| {
-            let octets = address.octets();
-            let length = self.0.prefix_len();
-            Translation {
-                to: Ipv4Addr::from(positions(length).map(|place| octets[place])),
-                is_well_formed: length == 96 || octets[8] == 0,
-            }
-        })
+        self.0
+            .contains(&address)
+            .then(|| translation(address, self.0.prefix_len()))
     }
 }
 
@@ -101,12 +96,12 @@ fn positions(length: u8) -> [usize; 4] {
     }
 }
 
-fn extract_at(address: Ipv6Addr, length: u8) -> Option<Ipv4Addr> {
+fn translation(address: Ipv6Addr, length: u8) -> Translation {
     let octets = address.octets();
-    if length < 96 && octets[8] != 0 {
-        return None;
+    Translation {
+        to: Ipv4Addr::from(positions(length).map(|place| octets[place])),
+        is_well_formed: length == 96 || octets[8] == 0,
     }
-    Some(Ipv4Addr::from(positions(length).map(|place| octets[place])))
 }
 
 /// What a translator with a prefix of any length would make of the address, where the rest after it is zero as RFC 6052 has it.
@@ -116,11 +111,8 @@ pub(super) fn at_any_translation_offset(address: Ipv6Addr) -> impl Iterator<Item
     LENGTHS.into_iter().filter_map(move |length| {
         let [.., last] = positions(length);
         let rest_is_zero = octets[last + 1..].iter().all(|&octet| octet == 0);
-        if rest_is_zero {
-            extract_at(address, length)
-        } else {
-            None
-        }
+        let translation = translation(address, length);
+        (rest_is_zero && translation.is_well_formed).then_some(translation.to)
     })
 }
 
@@ -139,7 +131,7 @@ pub(super) fn retired(address: Ipv6Addr) -> Vec<Ipv4Addr> {
         [0, 0, 0, 0, 0 | 0xffff, 0] => vec![from_segments(last_high, last_low)],
         [0x64, 0xff9b, 1, ..] => [48, 56, 64, 96]
             .into_iter()
-            .filter_map(|length| extract_at(address, length))
+            .map(|length| translation(address, length).to)
             .collect(),
         [0x2002, high, low, ..] => vec![from_segments(high, low)],
         [0x2001, 0, high, low, ..] => vec![

@@ -288,6 +288,8 @@ fn report_mode_never_opens_what_hides_loopback_link_local_or_metadata() {
         "2002:7f00:1::1",
         "2001:0:4136:e378:8000:63bf:80ff:fffe",
         "64:ff9b:1::127.0.0.1",
+        "64:ff9b:1:7f00:0:100::",
+        "64:ff9b:1:7f00:100:100::",
         "169.254.1.1",
         "fe80::1",
         "2001:4860:1:1:0:5efe:7f00:1",

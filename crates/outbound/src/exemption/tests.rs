@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 
 #[test]
@@ -80,5 +82,16 @@ fn a_bare_entry_opens_for_mcp_only_and_a_table_names_its_consumers() {
         r#""*.example""#,
     ] {
         assert!(serde_json::from_str::<Exemption>(wrong).is_err(), "{wrong}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_an_entry_looks_like_it_is_read_or_refused_and_means_the_same_when_it_is_shown(
+        text in r"[\[]?[0-9a-fA-F.:*@ \-]{0,24}[\]]?(/[0-9]{1,3})?[\]]?(:[0-9]{0,6})?|\PC{0,40}"
+    ) {
+        if let Ok(opening) = text.parse::<Opening>() {
+            prop_assert_eq!(opening.to_string().parse(), Ok(opening));
+        }
     }
 }

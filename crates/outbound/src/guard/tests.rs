@@ -348,6 +348,11 @@ fn own_networks_are_refused_although_public() {
     assert_eq!(refused("64:ff9b::5db8:d822"), Some(Rule::OwnNetwork));
     assert_eq!(refused("2606:4700::1"), Some(Rule::OwnNetwork));
     assert_eq!(refused("8.8.8.8"), None);
+    assert_eq!(refused("64:ff9b::8.8.8.8"), None);
+    let no_nat64 = Guard::offline(&config(r#"{"own_networks":["64:ff9b::/96"]}"#));
+    let refused = |address| refused_by(&no_nat64, "https://a.example/", address, Consumer::Fetch);
+    assert_eq!(refused("64:ff9b::8.8.8.8"), Some(Rule::OwnNetwork));
+    assert_eq!(refused("8.8.8.8"), None);
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod connector_lane;
 mod connector_races;
 mod connector_tls;
 mod corpus;
+mod docs;
 mod own;
 mod resolver;
 mod support;
