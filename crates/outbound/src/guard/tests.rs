@@ -129,6 +129,103 @@ fn metadata_is_never_exempt() {
     assert_eq!(refused("http://evil.example/", "10.0.0.1"), None);
 }
 
+/// An IPv4 address in every form that carries one, with `2a00:64::/32` and `2a00:96::/96` as the Operator's prefixes.
+fn every_form_of(v4: Ipv4Addr) -> Vec<IpAddr> {
+    let [a, b, c, d] = v4.octets();
+    let bits = v4.to_bits();
+    let mut texts = vec![
+        format!("{v4}"),
+        format!("::ffff:{v4}"),
+        format!("::{v4}"),
+        format!("::ffff:0:{v4}"),
+        format!("64:ff9b::{v4}"),
+        format!("64:ff9b:1::{v4}"),
+        format!("64:ff9b:1:2:3:4:{v4}"),
+        format!("64:ff9b:1:{a:02x}{b:02x}:{c:x}:{d:02x}00::"),
+        format!("64:ff9b:1:{a:x}:{b:x}:{c:02x}{d:02x}::"),
+        format!("64:ff9b:1:0:{a:x}:{b:02x}{c:02x}:{d:02x}00:0"),
+        format!("64:ff9b:1:{a:02x}{b:02x}:ff{c:02x}:{d:02x}00::"),
+        format!("2002:{a:02x}{b:02x}:{c:02x}{d:02x}::1"),
+        format!("2001:0:{a:02x}{b:02x}:{c:02x}{d:02x}::"),
+        format!("2a00:64:{a:02x}{b:02x}:{c:02x}{d:02x}::"),
+        format!("2a00:64:{a:02x}{b:02x}:{c:02x}{d:02x}:ff00:1:2:3"),
+        format!("2a00:96::{v4}"),
+        // A prefix that nobody named, in the layouts of RFC 6052.
+        format!("2a00:1450:{a:02x}{b:02x}:{c:02x}{d:02x}::"),
+        format!("2a00:1450:4001:{a:02x}{b:02x}:{c:x}:{d:02x}00::"),
+        format!("2a00:1450:4001:1:{a:x}:{b:02x}{c:02x}:{d:02x}00:0"),
+        format!("2a00:1450:4001:1::{v4}"),
+    ];
+    for prefix in ["2a00:1450:1:1", "fe80:0:0:0", "fd00:0:0:1"] {
+        for marker in ["0", "200"] {
+            texts.push(format!("{prefix}:{marker}:5efe:{v4}"));
+        }
+    }
+    let client = Ipv6Addr::from_bits(0x2001 << 112 | u128::from(!bits));
+    texts
+        .iter()
+        .map(|text| text.parse().expect(text))
+        .chain([IpAddr::V6(client)])
+        .collect()
+}
+
+#[test]
+fn nothing_opens_or_only_reports_metadata_in_any_form() {
+    let metadata = [
+        "169.254.169.254",
+        "169.254.169.253",
+        "169.254.169.123",
+        "169.254.170.2",
+        "169.254.170.23",
+        "169.254.42.42",
+        "169.254.0.23",
+        "100.100.100.200",
+        "192.0.0.192",
+        "168.63.129.16",
+    ];
+    let mut tried = 0;
+    for mode in ["enforce", "report"] {
+        let guard = Guard::offline(&config(&format!(
+            r#"{{"mode":"{mode}","allow":["open.example","0.0.0.0/0","::/0"],"nat64_prefixes":["2a00:64::/32","2a00:96::/96"]}}"#
+        )));
+        for v4 in metadata {
+            for address in every_form_of(v4.parse().expect("an address")) {
+                for url in ["https://open.example/", "https://other.example/"] {
+                    tried += 1;
+                    let address = address.to_string();
+                    assert!(
+                        refused_by(&guard, url, &address, Consumer::Mcp).is_some(),
+                        "{address} {url} {mode}"
+                    );
+                }
+            }
+        }
+    }
+    assert_eq!(tried, 2 * 10 * 27 * 2);
+}
+
+#[test]
+fn report_mode_reports_no_form_of_loopback_and_link_local() {
+    let guard = Guard::offline(&config(
+        r#"{"mode":"report","nat64_prefixes":["2a00:64::/32","2a00:96::/96"]}"#,
+    ));
+    for inside in ["127.0.0.1", "127.9.8.7", "169.254.1.1", "0.0.0.0"] {
+        for address in every_form_of(inside.parse().expect("an address")) {
+            let is_unknown_translation = matches!(
+                address,
+                IpAddr::V6(v6) if v6.segments()[..2] == [0x2a00, 0x1450] && v6.segments()[5] != 0x5efe
+            );
+            if !is_unknown_translation {
+                let address = address.to_string();
+                assert!(
+                    refused_by(&guard, "https://a.example/", &address, Consumer::Fetch).is_some(),
+                    "{address}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn the_villages_own_listener_is_never_exempt() {
     let guard =
