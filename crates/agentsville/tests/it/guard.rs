@@ -2,8 +2,8 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader, Write as _},
-    net::SocketAddr,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
     process::Stdio,
 };
 
@@ -13,7 +13,7 @@ use testkit::{
     netns::{Namespace, with_file_in_place_of},
 };
 
-use crate::support::{Person, Run, finished};
+use crate::support::{Person, Run, Served, finished};
 
 #[test]
 fn lines_are_answered_in_order_untrimmed_and_blank_ones_count() {
@@ -287,6 +287,39 @@ fn no_byte_loses_a_line_or_ends_the_program() {
         .collect();
         assert!(places.is_sorted() && places[0] == 0, "{line}");
     }
+}
+
+#[test]
+fn a_village_that_only_reports_says_so_at_the_start_and_on_readyz() {
+    let ready = |served: &Served| {
+        let address = served.admin.trim_start_matches("http://").to_owned();
+        let mut stream = TcpStream::connect(address.split('/').next().unwrap()).unwrap();
+        stream
+            .write_all(b"GET /readyz HTTP/1.0\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+            .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let warning = "outbound.mode is \\\"report\\\"";
+    let reporting = Served::by(&Person::new().with("AGENTSVILLE__OUTBOUND__MODE", "report"));
+    let answer = ready(&reporting);
+    assert!(
+        answer.starts_with("HTTP/1.0 200") || answer.starts_with("HTTP/1.1 200"),
+        "{answer}"
+    );
+    assert!(answer.contains(warning), "{answer}");
+    let (code, log) = reporting.stop();
+    assert_eq!(code, Some(0));
+    assert!(
+        log.contains("refusals are logged and not enforced"),
+        "{log}"
+    );
+    let enforcing = Served::by(&Person::new());
+    let answer = ready(&enforcing);
+    assert!(!answer.contains(warning), "{answer}");
+    let (_code, log) = enforcing.stop();
+    assert!(!log.contains("refusals are logged"), "{log}");
 }
 
 /// The settings of a resolver that would send every name somewhere else.
