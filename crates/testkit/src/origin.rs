@@ -37,7 +37,8 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use rustls::{
     ServerConfig,
     crypto::ring,
-    pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
+    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
+    sign::{CertifiedKey, SingleCertAndKey},
 };
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -84,17 +85,42 @@ impl Authority {
 
     /// The same for other protocols, by their names in TLS.
     pub fn server_config_speaking(&self, names: &[&str], protocols: &[&str]) -> ServerConfig {
+        self.issue(names).server_config(protocols)
+    }
+
+    /// A certificate for these names, and its key.
+    pub fn issue(&self, names: &[&str]) -> Identity {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let params = CertificateParams::new(names).expect("names that certificates can have");
         let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
-        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        Identity {
+            certificate: certificate.der().clone(),
+            key: PrivatePkcs8KeyDer::from(key.serialize_der()),
+        }
+    }
+}
+
+/// What a server shows, and what it proves that with. They need not fit together: an impostor's do not.
+#[derive(Debug)]
+pub struct Identity {
+    /// The certificate.
+    pub certificate: CertificateDer<'static>,
+    /// The key.
+    pub key: PrivatePkcs8KeyDer<'static>,
+}
+
+impl Identity {
+    /// A server that is this, and speaks these protocols, by their names in TLS.
+    pub fn server_config(&self, protocols: &[&str]) -> ServerConfig {
+        let key = PrivateKeyDer::Pkcs8(self.key.clone_key());
+        let key = ring::sign::any_supported_type(&key).expect("a key that ring can use");
+        let shown = CertifiedKey::new(vec![self.certificate.clone()], key);
         let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .expect("ring's protocol versions")
             .with_no_client_auth()
-            .with_single_cert(vec![certificate.der().clone()], key)
-            .expect("a certificate and its key");
+            .with_cert_resolver(Arc::new(SingleCertAndKey::from(shown)));
         config.alpn_protocols = protocols
             .iter()
             .map(|protocol| protocol.as_bytes().to_vec())

@@ -8,7 +8,7 @@ use outbound::{Connector, Consumer, Error};
 use rustls::{HandshakeKind, ProtocolVersion};
 use testkit::{
     dns::ScriptedDns,
-    origin::{Act, Authority, Handshake, RawOrigin, Reply, TlsOrigin},
+    origin::{Act, Authority, Handshake, Identity, RawOrigin, Reply, TlsOrigin},
 };
 
 use crate::support::{connector, deadline, exempt, get, target, text};
@@ -97,6 +97,28 @@ async fn no_session_is_gone_on_with() {
         .map(|handshake| handshake.kind)
         .collect();
     assert_eq!(kinds, [Some(HandshakeKind::Full); 3]);
+}
+
+#[tokio::test]
+async fn a_certificate_that_was_just_seen_proves_nothing_without_its_key() {
+    let authority = Authority::new();
+    let identity = authority.issue(&["site.test"]);
+    let impostor = Identity {
+        certificate: identity.certificate.clone(),
+        key: authority.issue(&["site.test"]).key,
+    };
+    let genuine = RawOrigin::being(&identity, "http/1.1", answers()).await;
+    let impostor = RawOrigin::being(&impostor, "http/1.1", answers()).await;
+    let (_dns, connector) = open_connector(&authority).await;
+    for _ in 0..2 {
+        let url = format!("https://site.test:{}/", genuine.port());
+        let response = get(&connector, &url, Consumer::Fetch).await;
+        assert_eq!(text(response.expect("a response")).await, "hello");
+        let url = format!("https://site.test:{}/", impostor.port());
+        let outcome = get(&connector, &url, Consumer::Fetch).await;
+        assert!(matches!(outcome, Err(Error::Tls { .. })), "{outcome:?}");
+    }
+    assert_eq!(impostor.heard().concat(), "");
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use super::Authority;
+use super::{Authority, Identity};
 
 /// What a [`RawOrigin`] does next on a connection. At the end of a script it waits for the client to go.
 #[derive(Debug, Clone)]
@@ -94,7 +94,12 @@ impl RawOrigin {
         protocol: &str,
         scripts: Vec<Vec<Act>>,
     ) -> Self {
-        let config = authority.server_config_speaking(names, &[protocol]);
+        Self::being(&authority.issue(names), protocol, scripts).await
+    }
+
+    /// The same with this identity.
+    pub async fn being(identity: &Identity, protocol: &str, scripts: Vec<Vec<Act>>) -> Self {
+        let config = identity.server_config(&[protocol]);
         Self::start(Some(TlsAcceptor::from(Arc::new(config))), scripts).await
     }
 
