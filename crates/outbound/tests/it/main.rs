@@ -11,6 +11,7 @@ mod connector_bodies;
 mod connector_lane;
 mod connector_races;
 mod connector_tls;
+mod connector_trials;
 mod corpus;
 mod docs;
 mod own;
