@@ -9,6 +9,7 @@ use testkit::{
     dns::{Answer, Class, Entry, Family, ScriptedDns},
     origin::Authority,
 };
+use tokio::net::UdpSocket;
 
 use crate::support::{connector, rule, target};
 
@@ -204,6 +205,82 @@ async fn an_answer_that_is_cut_off_is_no_answer() {
         assert!(
             matches!(found, Err(Error::Unresolvable { .. })),
             "{found:?}"
+        );
+    }
+}
+
+/// What a server makes of a query.
+type Answering<'a> = &'a dyn Fn(&[u8]) -> Vec<u8>;
+
+/// A server over UDP alone that answers with what `answer` makes of a query.
+async fn look_up_at(answer: impl Fn(&[u8]) -> Vec<u8>) -> Result<Vec<IpAddr>, Error> {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
+    let resolver = Resolver::new(Some(socket.local_addr().expect("an address")));
+    let serve = async {
+        let mut buffer = [0; 512];
+        loop {
+            let (length, peer) = socket.recv_from(&mut buffer).await.expect("a query");
+            socket
+                .send_to(&answer(&buffer[..length]), peer)
+                .await
+                .expect("an answer that is sent");
+        }
+    };
+    tokio::select! {
+        found = resolver.look_up("odd.test") => found,
+        () = serve => Ok(Vec::new()),
+    }
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_answer_to_the_query_are_none() {
+    /// An A record for the name of the question: a pointer to it, type, class, TTL, length and 93.184.216.34.
+    const RECORD: [u8; 16] = [0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 93, 184, 216, 34];
+    let answered = |query: &[u8]| -> Vec<u8> {
+        let mut answer = query.to_vec();
+        answer[2] |= 0x80;
+        // Nothing additional, which is where queries have their options; after the name of ten bytes stand type and class.
+        answer[11] = 0;
+        answer.truncate(12 + 10 + 4);
+        let is_for_ipv4 = answer[23] == 1;
+        if is_for_ipv4 {
+            answer[7] = 1;
+            answer.extend(RECORD);
+        }
+        answer
+    };
+    assert_eq!(
+        look_up_at(answered).await,
+        Ok(addresses(&["93.184.216.34"])),
+        "without an oddity"
+    );
+    let odd: [(&str, Answering<'_>); 6] = [
+        ("nothing", &|_query| Vec::new()),
+        ("noise", &|query| {
+            query.iter().map(|byte| byte ^ 0xa5).collect()
+        }),
+        ("the query", &<[u8]>::to_vec),
+        ("another id", &|query| {
+            let mut answer = answered(query);
+            answer[0] ^= 0xff;
+            answer
+        }),
+        ("another question", &|query| {
+            let mut answer = answered(query);
+            answer[13] = b'x';
+            answer
+        }),
+        ("half of it", &|query| {
+            let mut answer = answered(query);
+            answer.truncate(30);
+            answer
+        }),
+    ];
+    let outcomes = odd.map(async |(what, answer)| (what, look_up_at(answer).await));
+    for (what, found) in futures::future::join_all(outcomes).await {
+        assert!(
+            matches!(found, Err(Error::Unresolvable { .. })),
+            "{what}: {found:?}"
         );
     }
 }
