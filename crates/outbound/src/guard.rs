@@ -14,6 +14,9 @@ use crate::{
     own::{Belonging, OwnAddresses, reaches},
 };
 
+/// The ports that traffic of Sandboxes may go to, unless the settings name others: the web's.
+const WEB_PORTS: [u16; 2] = [80, 443];
+
 /// Judges targets by name, and the addresses that they have. It resolves nothing and connects to nothing.
 #[derive(Debug)]
 pub struct Guard {
@@ -23,6 +26,7 @@ pub struct Guard {
     own_networks: Vec<IpNet>,
     own_addresses: Option<OwnAddresses>,
     own_listeners: RwLock<Vec<SocketAddr>>,
+    egress_ports: RwLock<Vec<u16>>,
 }
 
 /// How a target stands after its name was judged.
@@ -67,6 +71,7 @@ impl Guard {
             own_networks: config.own_networks.clone(),
             own_addresses: None,
             own_listeners: RwLock::new(Vec::new()),
+            egress_ports: RwLock::new(WEB_PORTS.to_vec()),
         }
     }
 
@@ -81,6 +86,14 @@ impl Guard {
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .push(listener);
+    }
+
+    /// Lets traffic of Sandboxes go to these ports, instead of 80 and 443. An exemption opens its own port besides.
+    pub fn set_egress_ports(&self, ports: &[u16]) {
+        *self
+            .egress_ports
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = ports.to_vec();
     }
 
     /// Judges a target by its name. What it says of an address is only that its addresses are judged next.
@@ -159,17 +172,40 @@ impl Guard {
             return Err(refuse(blocked));
         }
         let own = self.judge_own(address);
-        let Some(blocked) = by_policy.or(own) else {
-            return Ok(());
-        };
         if standing == Standing::Exempt || self.is_exempt(address, target.port(), consumer) {
             return Ok(());
         }
+        let Some(blocked) = by_policy.or(own) else {
+            return self.judge_port(target, consumer);
+        };
         if self.mode == Mode::Report && own.is_none() && self.policy.may_be_reported(&blocked) {
             report(&refuse(&blocked), consumer);
-            return Ok(());
+            return self.judge_port(target, consumer);
         }
         Err(refuse(&blocked))
+    }
+
+    /// Judges the port of a target that no exemption opens.
+    fn judge_port(&self, target: &Target, consumer: Consumer) -> Result<(), Refusal> {
+        let is_open = match consumer {
+            Consumer::Mcp | Consumer::Fetch => true,
+            Consumer::Egress => self
+                .egress_ports
+                .read()
+                .unwrap_or_else(PoisonError::into_inner)
+                .contains(&target.port()),
+        };
+        if is_open {
+            return Ok(());
+        }
+        Err(Refusal::new(
+            Rule::Port,
+            target.host().to_string(),
+            format!(
+                "traffic of Sandboxes does not go to port {} (egress.ports)",
+                target.port()
+            ),
+        ))
     }
 
     fn lets_pass(&self, rule: Rule) -> bool {

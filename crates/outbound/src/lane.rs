@@ -87,13 +87,30 @@ impl Lane {
         request: Request<B>,
         deadline: Instant,
     ) -> Result<Response<Body>, Error> {
+        self.request_within(target, request, deadline, deadline)
+            .await
+    }
+
+    /// The same with an earlier deadline for what comes before the request is sent: a long upload must not give a host that cannot
+    /// be reached as long.
+    pub async fn request_within<B: Into<RequestBody>>(
+        &self,
+        target: &Target,
+        request: Request<B>,
+        connected_by: Instant,
+        deadline: Instant,
+    ) -> Result<Response<Body>, Error> {
         let approved = self
             .connector
-            .approve_until(target, self.consumer, deadline)
+            .approve_until(target, self.consumer, connected_by)
             .await?;
         let mut request = request.map(Into::into);
         let connection = match self.shelf.take(&approved).await {
-            None => self.connector.connect_approved(&approved, deadline).await?,
+            None => {
+                self.connector
+                    .connect_approved(&approved, connected_by)
+                    .await?
+            }
             Some(kept) => {
                 let again = again(&request);
                 let unanswered = match kept.exchange(request, self.keeper(), deadline).await {

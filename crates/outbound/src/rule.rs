@@ -71,7 +71,7 @@ pub enum Rule {
     Scheme,
     /// A URL with a user name or a password.
     Userinfo,
-    /// A port of another protocol (Fetch Standard, "bad port").
+    /// A port of another protocol (Fetch Standard, "bad port"), or one that traffic of Sandboxes does not go to.
     Port,
 }
 

@@ -502,3 +502,45 @@ fn settings_that_are_wrong_are_refused_in_words() {
     let empty = config(r#"{"nameserver":"","ca_file":""}"#);
     assert_eq!((empty.nameserver, empty.ca_file), (None, None));
 }
+
+#[test]
+fn traffic_of_sandboxes_goes_to_the_webs_ports_and_to_an_exemptions_own() {
+    let guard = Guard::offline(&config(
+        r#"{"allow":[
+            {"to":"index.example:8443","for":["egress"]},
+            {"to":"10.1.2.3/32:8081","for":["egress"]},
+            {"to":"other.example:8443","for":["fetch"]}
+        ]}"#,
+    ));
+    let refused = |url, address| refused_by(&guard, url, address, Consumer::Egress);
+    let public = "93.184.216.34";
+    assert_eq!(refused("http://a.example/", public), None);
+    assert_eq!(refused("https://a.example/", public), None);
+    assert_eq!(refused("https://index.example:8443/", public), None);
+    assert_eq!(refused("http://index.example:8443/", "10.0.0.1"), None);
+    assert_eq!(refused("http://b.example:8081/", "10.1.2.3"), None);
+    for url in [
+        "http://a.example:8443/",
+        "http://index.example:8444/",
+        "http://other.example:8443/",
+        "http://b.example:8081/",
+        "http://93.184.216.34:8081/",
+    ] {
+        assert_eq!(refused(url, public), Some(Rule::Port), "{url}");
+    }
+    assert_eq!(
+        refused_by(&guard, "http://a.example:8443/", public, Consumer::Fetch),
+        None
+    );
+    guard.set_egress_ports(&[8_443]);
+    assert_eq!(refused("http://a.example:8443/", public), None);
+    assert_eq!(refused("https://a.example/", public), Some(Rule::Port));
+}
+
+#[test]
+fn report_mode_opens_no_port_to_sandboxes() {
+    let guard = Guard::offline(&config(r#"{"mode":"report"}"#));
+    let refused = |url| refused_by(&guard, url, "10.0.0.1", Consumer::Egress);
+    assert_eq!(refused("http://a.example/"), None);
+    assert_eq!(refused("http://a.example:8081/"), Some(Rule::Port));
+}
