@@ -4,12 +4,14 @@ use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{SocketAddr, TcpStream},
+    path::Path,
     process::Stdio,
 };
 
 use serde_json::json;
+use tempfile::TempDir;
 use testkit::{
-    dns::ScriptedDns,
+    dns::{Answer, Family, ScriptedDns},
     netns::{Namespace, with_file_in_place_of},
 };
 
@@ -322,60 +324,82 @@ fn a_village_that_only_reports_says_so_at_the_start_and_on_readyz() {
     assert!(!log.contains("refusals are logged"), "{log}");
 }
 
-/// The settings of a resolver that would send every name somewhere else.
-const HOSTILE_RESOLV_CONF: &str = "\
-domain evil.test
-search evil.test test
-options ndots:15 timeout:1 attempts:1 rotate
-nameserver 127.0.0.1
-";
-const HOSTILE_HOSTS: &str = "\
-10.0.0.5 public.test
-93.184.216.36 nowhere.test redis
-";
+/// A machine with a network, a resolv.conf and a hosts file of its own.
+struct Machine {
+    namespace: Namespace,
+    files: TempDir,
+    person: Person,
+}
 
-#[test]
-fn no_hosts_file_search_list_or_environment_says_what_a_name_means() {
-    let namespace = Namespace::new();
-    let files = tempfile::tempdir().unwrap();
-    let [resolv_conf, hosts, aliases] =
-        ["resolv.conf", "hosts", "aliases"].map(|name| files.path().join(name));
-    fs::write(&resolv_conf, HOSTILE_RESOLV_CONF).unwrap();
-    fs::write(&hosts, HOSTILE_HOSTS).unwrap();
-    fs::write(&aliases, "public evil.test\nredis evil.test\n").unwrap();
-    let port_53 = SocketAddr::from(([127, 0, 0, 1], 53));
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
-    let dns = runtime.block_on(namespace.spawn(ScriptedDns::start_at(port_53)));
-    dns.host("public.test", &["93.184.216.34"]);
-    for completed in ["nowhere.test.evil.test", "redis.evil.test", "redis.test"] {
-        dns.host(completed, &["93.184.216.35"]);
+impl Machine {
+    fn with(resolv_conf: &str, hosts: &str) -> Self {
+        let files = tempfile::tempdir().unwrap();
+        fs::write(files.path().join("resolv.conf"), resolv_conf).unwrap();
+        fs::write(files.path().join("hosts"), hosts).unwrap();
+        Self {
+            namespace: Namespace::new(),
+            files,
+            person: Person::new(),
+        }
     }
-    let person = Person::new();
-    let check = |line: &str| -> Run {
-        let inside = person.command(&["guard", "check", "--json", line]);
-        let with_hosts = with_file_in_place_of("/etc/hosts", &hosts, inside.get_program());
-        let mut command =
-            with_file_in_place_of("/etc/resolv.conf", &resolv_conf, with_hosts.get_program());
+
+    /// A DNS server of the machine's, on port 53.
+    fn server(&self, address: [u8; 4]) -> ScriptedDns {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let at = SocketAddr::from((address, 53));
+        runtime.block_on(self.namespace.spawn(ScriptedDns::start_at(at)))
+    }
+
+    /// `guard check` there, with this environment and none but it.
+    fn check(&self, arguments: &[&str], environment: &[(&str, &Path)]) -> Run {
+        let file = |name: &str| self.files.path().join(name);
+        let inside = self
+            .person
+            .command(&[&["guard", "check"], arguments].concat());
+        let with_hosts = with_file_in_place_of("/etc/hosts", &file("hosts"), inside.get_program());
+        let mut command = with_file_in_place_of(
+            "/etc/resolv.conf",
+            &file("resolv.conf"),
+            with_hosts.get_program(),
+        );
         command
             .args(with_hosts.get_args())
             .args(inside.get_args())
             .env_clear()
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-            .env("HOME", person.home())
-            .env("LOCALDOMAIN", "evil.test")
-            .env("RES_OPTIONS", "ndots:15")
-            .env("HOSTALIASES", &aliases)
+            .env("HOME", self.person.home())
+            .envs(environment.iter().copied())
             .stdin(Stdio::null());
-        namespace.run(|| finished(&mut command))
-    };
+        self.namespace.run(|| finished(&mut command))
+    }
+}
+
+#[test]
+fn no_hosts_file_search_list_or_environment_says_what_a_name_means() {
+    let machine = Machine::with(
+        "domain evil.test\nsearch evil.test test\noptions ndots:15 timeout:1 attempts:1 rotate\nnameserver 127.0.0.1\n",
+        "10.0.0.5 public.test\n93.184.216.36 nowhere.test redis\n",
+    );
+    let dns = machine.server([127, 0, 0, 1]);
+    dns.host("public.test", &["93.184.216.34"]);
+    for completed in ["nowhere.test.evil.test", "redis.evil.test", "redis.test"] {
+        dns.host(completed, &["93.184.216.35"]);
+    }
+    let aliases = machine.files.path().join("aliases");
+    fs::write(&aliases, "public evil.test\nredis evil.test\n").unwrap();
+    let environment = [
+        ("LOCALDOMAIN", Path::new("evil.test")),
+        ("RES_OPTIONS", Path::new("ndots:15")),
+        ("HOSTALIASES", &aliases),
+    ];
     for (line, verdict, rule, address) in [
         ("https://public.test/", "allow", None, Some("93.184.216.34")),
         ("https://nowhere.test/", "block", Some("unresolvable"), None),
         ("https://redis/", "block", Some("single-label"), None),
     ] {
-        let run = check(line);
+        let run = machine.check(&["--json", line], &environment);
         assert_eq!(
             run.json(),
             json!({"input": line, "verdict": verdict, "rule": rule, "address": address}),
@@ -386,4 +410,38 @@ fn no_hosts_file_search_list_or_environment_says_what_a_name_means() {
     asked.sort();
     asked.dedup();
     assert_eq!(asked, ["nowhere.test", "public.test"]);
+}
+
+#[test]
+fn a_dead_and_a_silent_server_keep_no_name_from_the_one_that_answers() {
+    for others in [
+        "nameserver 127.0.0.9\n",
+        "nameserver 127.0.0.2\n",
+        "nameserver 127.0.0.9\nnameserver 127.0.0.2\n",
+    ] {
+        let machine = Machine::with(&format!("{others}nameserver 127.0.0.1\n"), "");
+        let silent = machine.server([127, 0, 0, 2]);
+        let answering = machine.server([127, 0, 0, 1]);
+        for family in [Family::V4, Family::V6] {
+            silent.script("public.test", family, [Answer::Silence]);
+        }
+        answering.host("public.test", &["93.184.216.34"]);
+        let run = machine.check(&["--json", "https://public.test/"], &[]);
+        assert_eq!(run.json()["verdict"], "allow", "{others}: {run:?}");
+    }
+}
+
+#[test]
+fn a_machine_without_dns_asks_nobody_and_says_what_to_do() {
+    let machine = Machine::with("# nothing\n", "93.184.216.36 public.test\n");
+    let nobodys = machine.server([127, 0, 0, 1]);
+    nobodys.host("public.test", &["93.184.216.34"]);
+    let run = machine.check(&["https://public.test/"], &[]);
+    assert_eq!(run.code, Some(1));
+    assert!(
+        run.out
+            .contains("name a server in /etc/resolv.conf or in outbound.nameserver"),
+        "{run:?}"
+    );
+    assert_eq!(nobodys.queries(), []);
 }
