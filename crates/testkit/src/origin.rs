@@ -33,7 +33,9 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto,
 };
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair,
+};
 use rustls::{
     ServerConfig,
     crypto::ring,
@@ -61,6 +63,10 @@ impl Authority {
     pub fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // A name of its own: OpenSSL takes a certificate whose issuer is named like itself for self-signed.
+        let mut name = DistinguishedName::new();
+        name.push(DnType::CommonName, "the authority of one test");
+        params.distinguished_name = name;
         let key = KeyPair::generate().expect("a key");
         let issuer = CertifiedIssuer::self_signed(params, key).expect("a certificate");
         let directory = tempfile::tempdir().expect("a temporary directory");
