@@ -412,6 +412,31 @@ async fn frames_that_break_the_rules_are_refused() {
     }
 }
 
+/// `SETTINGS_MAX_CONCURRENT_STREAMS` and `SETTINGS_INITIAL_WINDOW_SIZE` (RFC 9113 section 6.5.2), each nothing.
+#[tokio::test]
+async fn a_server_that_gives_no_room_is_waited_for_until_the_deadline_only() {
+    let authority = Authority::new();
+    let connector = open_connector(&authority).await;
+    for setting in [[0, 3, 0, 0, 0, 0], [0, 4, 0, 0, 0, 0]] {
+        let script = vec![two(SETTINGS, 0, 0, &setting)];
+        let origin = RawOrigin::tls(&authority, &["127.0.0.1"], "h2", vec![script]).await;
+        let target = target(&format!("https://{}/", origin.address()));
+        let connection = connector
+            .connect(&target, Consumer::Fetch, deadline())
+            .await
+            .expect("a connection");
+        let request = Request::post("/")
+            .body(Bytes::from_static(b"hello"))
+            .expect("a request");
+        let soon = tokio::time::Instant::now() + Duration::from_millis(200);
+        let outcome = connection.send(request, soon).await;
+        assert!(
+            matches!(outcome, Err(Error::TimedOut { .. })),
+            "{outcome:?}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn more_data_than_the_window_allows_is_cut_off() {
     let piece = frame(DATA, 0, 1, &[b'x'; 16_384]);
