@@ -81,6 +81,15 @@ pub(crate) struct Measured {
     pub(crate) memory: usize,
 }
 
+/// The page.
+pub(crate) fn url(places: &Places, protocol: Protocol) -> String {
+    let port = match protocol {
+        Protocol::Http1 => places.http1,
+        Protocol::Http2 => places.http2,
+    };
+    format!("https://{HOST}:{port}{PLAIN_PATH}")
+}
+
 /// Runs a client's requests in a process of its own.
 pub(crate) fn measure(
     server: &Server,
@@ -90,13 +99,9 @@ pub(crate) fn measure(
     at_once: usize,
 ) -> Measured {
     let places = &server.places;
-    let port = match protocol {
-        Protocol::Http1 => places.http1,
-        Protocol::Http2 => places.http2,
-    };
     let output = this_program()
         .args(["client", client.name()])
-        .arg(format!("https://{HOST}:{port}{PLAIN_PATH}"))
+        .arg(url(places, protocol))
         .arg(serde_json::to_string(places).unwrap())
         .args([requests.to_string(), at_once.to_string()])
         .output()
@@ -171,19 +176,7 @@ enum Asker {
 impl Asker {
     fn new(client: Client, places: &Places, url: &str) -> Self {
         match client {
-            Client::Guarded => {
-                let config = Config {
-                    allow: vec![outbound::Exemption {
-                        to: HOST.parse().unwrap(),
-                        consumers: vec![Consumer::Fetch],
-                    }],
-                    nameserver: Some(places.dns),
-                    ca_file: Some(places.authority.clone()),
-                    ..Config::default()
-                };
-                let connector = Connector::new(&config, TaskTracker::new()).unwrap();
-                Self::Guarded(connector, url.to_owned())
-            }
+            Client::Guarded => Self::Guarded(connector(places), url.to_owned()),
             Client::Plain => Self::Plain(plain(places, Resumption::default()), url.to_owned()),
             Client::PlainWithoutResumption => {
                 Self::Plain(plain(places, Resumption::disabled()), url.to_owned())
@@ -216,6 +209,20 @@ impl Asker {
         };
         assert_eq!(read, PAGE_BYTES);
     }
+}
+
+/// A connector that may go to the servers.
+pub(crate) fn connector(places: &Places) -> Connector {
+    let config = Config {
+        allow: vec![outbound::Exemption {
+            to: HOST.parse().unwrap(),
+            consumers: vec![Consumer::Fetch],
+        }],
+        nameserver: Some(places.dns),
+        ca_file: Some(places.authority.clone()),
+        ..Config::default()
+    };
+    Connector::new(&config, TaskTracker::new()).unwrap()
 }
 
 /// A `reqwest` client with our roots and our resolver, and a new connection for every request.

@@ -12,6 +12,7 @@
 
 mod client;
 mod judging;
+mod memory;
 mod pages;
 mod process;
 mod server;
@@ -33,6 +34,7 @@ fn main() {
     match arguments.first().map(String::as_str) {
         Some("server") => runtime.block_on(server::run()),
         Some("client") => runtime.block_on(client::run(&arguments[1..])),
+        Some("memory") => runtime.block_on(memory::run(&arguments[1..])),
         _ => {
             let is_quick = arguments.iter().any(|word| word == "--quick");
             runtime.block_on(bench(if is_quick { 1 } else { 5 }));
@@ -51,6 +53,7 @@ async fn bench(rounds: usize) {
             transport(&server, protocol, rounds, requests, at_once);
         }
     }
+    memory::bench(&server);
     pages::bench(&server, rounds).await;
 }
 

@@ -62,10 +62,19 @@ pub(crate) fn own_cpu() -> Duration {
 
 /// The most memory of this process that was resident at any time, in bytes.
 pub(crate) fn own_peak_memory() -> usize {
+    own_status("VmHWM:")
+}
+
+/// Memory of this process that is resident, in bytes.
+pub(crate) fn own_memory() -> usize {
+    own_status("VmRSS:")
+}
+
+fn own_status(line: &str) -> usize {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status
         .lines()
-        .find(|line| line.starts_with("VmHWM:"))
+        .find(|found| found.starts_with(line))
         .unwrap();
     let kilobytes: usize = line.split_whitespace().nth(1).unwrap().parse().unwrap();
     kilobytes * 1_024
