@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// A body as text, and what it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reading {
@@ -17,6 +19,17 @@ pub struct Reading {
     pub title: Option<String>,
     /// What was left out of the text, if anything.
     pub truncated: Option<Truncated>,
+    /// What the child that read it took; None where there was none, or where it ended before it could say.
+    pub cost: Option<Cost>,
+}
+
+/// What a child took for a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cost {
+    /// The most memory that it had at a time, in bytes, the program's own pages included (`VmHWM`).
+    pub memory_bytes: u64,
+    /// Time of a core, in microseconds, from its start.
+    pub core_micros: u64,
 }
 
 /// What a text is of the body that it was read from.
@@ -48,7 +61,8 @@ impl Form {
 }
 
 /// What was left out of a reading, and why. Shown as the end of a sentence about the text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Truncated {
     /// The page has more elements than are read of one.
     Elements {

@@ -1,0 +1,173 @@
+//! The text of a PDF's pages, in a reader's child.
+//!
+//! The library panics on what it does not expect and inflates whatever it is given: each page is read behind a net, each page that
+//! was read is told at once, and memory and time have their bounds from the process.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
+
+use pdf_extract::{Dictionary, Document, Object, PlainTextOutput, output_doc_page};
+
+use crate::{
+    effort::Effort,
+    frame::{Head, Order, Request, write_answer},
+    reading::Truncated,
+    visible,
+};
+
+/// Pages of a document that are read.
+const PAGES: usize = 200;
+/// Characters of a title.
+const TITLE_CHARACTERS: usize = 300;
+
+/// Reads a document and tells it page by page.
+pub(crate) fn read(request: &Request, mut input: impl Read, answers: &File) -> io::Result<()> {
+    let effort = Effort::begin();
+    // The last quarter is for the page that is under way when the time is up.
+    let budget = Duration::from_secs(request.cpu_seconds) * 3 / 4;
+    let mut bytes = Vec::new();
+    input.read_to_end(&mut bytes)?;
+    let loaded = behind_a_net(|| Document::load_mem(&bytes).ok()).flatten();
+    drop(bytes);
+    let Some(mut document) = loaded else {
+        let reason = if request.is_complete {
+            "it is damaged"
+        } else {
+            "only its beginning was received, and it cannot be read without its end"
+        };
+        return tell_failure(answers, reason);
+    };
+    if document.is_encrypted() && !behind_a_net(|| document.decrypt("").is_ok()).unwrap_or(false) {
+        return tell_failure(answers, "it is encrypted and asks for a password");
+    }
+    let title = behind_a_net(|| title(&document)).flatten();
+    let count = behind_a_net(|| document.get_pages().len()).unwrap_or(0);
+    let mut told = 0;
+    let mut without_text = 0_usize;
+    let mut text_bytes = 0;
+    for number in 1..=count.min(PAGES) {
+        let page = page_text(&document, number);
+        without_text += usize::from(page.is_empty());
+        let text = if page.is_empty() {
+            format!("[Page {number} of {count}: no text]")
+        } else {
+            format!("[Page {number} of {count}]\n\n{page}")
+        };
+        let text = if told == 0 {
+            text
+        } else {
+            format!("\n\n{text}")
+        };
+        text_bytes += text.len();
+        told = number;
+        let is_last = text_bytes > request.text_bytes || effort.spent() > budget;
+        let truncated = (told < count).then(|| Truncated::Pages {
+            read: wide(told),
+            of: wide(count),
+        });
+        let head = Head {
+            order: if told == 1 {
+                Order::Instead
+            } else {
+                Order::After
+            },
+            title: title.clone(),
+            truncated,
+            failure: None,
+            cost: None,
+        };
+        write_answer(answers, &head, &text)?;
+        if is_last {
+            break;
+        }
+    }
+    if without_text == told {
+        let reason = if count == 0 {
+            "no pages were found in it"
+        } else {
+            "its pages have no text; they are probably pictures of paper"
+        };
+        return tell_failure(answers, reason);
+    }
+    Ok(())
+}
+
+fn tell_failure(answers: &File, reason: &str) -> io::Result<()> {
+    let head = Head {
+        order: Order::Instead,
+        title: None,
+        truncated: None,
+        failure: Some(reason.to_owned()),
+        cost: None,
+    };
+    write_answer(answers, &head, "")
+}
+
+/// What the library makes of it, unless it gives up in its own way.
+fn behind_a_net<T>(work: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(work)).ok()
+}
+
+fn page_text(document: &Document, number: usize) -> String {
+    let number = u32::try_from(number).unwrap_or(u32::MAX);
+    let mut raw = String::new();
+    // What was written before it gave up is kept.
+    let _ = behind_a_net(|| {
+        let mut output = PlainTextOutput::new(&mut raw);
+        output_doc_page(document, &mut output, number).is_ok()
+    });
+    tidy(&raw)
+}
+
+/// Lines without white space at their ends, and at most one blank line in a row.
+fn tidy(raw: &str) -> String {
+    let cleaned = visible::clean(raw);
+    let mut text = String::with_capacity(cleaned.len());
+    let mut blank = 0;
+    for line in cleaned.lines() {
+        let line = line.trim_end();
+        if line.is_empty() {
+            blank += 1;
+            continue;
+        }
+        if !text.is_empty() {
+            text.push_str(if blank > 0 { "\n\n" } else { "\n" });
+        }
+        blank = 0;
+        text.push_str(line);
+    }
+    text
+}
+
+/// The title that the document gives itself (ISO 32000-1 section 14.3.3).
+fn title(document: &Document) -> Option<String> {
+    let info = document.trailer.get(b"Info").ok()?;
+    let info: &Dictionary = if let Object::Reference(id) = info {
+        document.get_object(*id).ok()?.as_dict().ok()?
+    } else {
+        info.as_dict().ok()?
+    };
+    let Object::String(bytes, _) = info.get(b"Title").ok()? else {
+        return None;
+    };
+    let text = match bytes.strip_prefix(b"\xfe\xff") {
+        Some(wide) => encoding_rs::UTF_16BE.decode_without_bom_handling(wide).0,
+        None => String::from_utf8_lossy(bytes),
+    };
+    let title: String = visible::clean(&text)
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+        .chars()
+        .take(TITLE_CHARACTERS)
+        .collect();
+    (!title.is_empty()).then_some(title)
+}
+
+fn wide(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
