@@ -3,5 +3,8 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if let Some(code) = reader::child_main() {
+        return code;
+    }
     agentsville::run(std::env::args_os(), std::env::vars_os())
 }

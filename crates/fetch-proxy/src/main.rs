@@ -6,6 +6,9 @@ use kernel::ServiceName;
 use runtime::process;
 
 fn main() -> ExitCode {
+    if let Some(code) = reader::child_main() {
+        return code;
+    }
     process::run(ServiceName::FetchProxy, async |context| {
         let connector = fetch_proxy::connector(&context.settings, &context.lifecycle)?;
         let deps = fetch_proxy::Deps {
