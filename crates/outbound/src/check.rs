@@ -99,9 +99,11 @@ fn subject(line: &str) -> Result<Subject, Refusal> {
 }
 
 /// Whether a text that is no address was meant as one: two groups of hexadecimal digits and a third after it, where a URL has its
-/// scheme. `fe80::1%eth0` and `fd00::/8` would pass for URLs with the schemes `fe80` and `fd00`.
+/// scheme. `fe80::1%eth0` and `fd00::/8` would pass for URLs with the schemes `fe80` and `fd00`, because the parser of URLs takes
+/// spaces, tabs and line ends out.
 fn looks_like_an_address(line: &str) -> bool {
-    let mut groups = line
+    let plain = line.replace(['\t', '\n', '\r'], "");
+    let mut groups = plain
         .trim_start_matches(|character| character <= ' ')
         .split(':');
     let is_group =
