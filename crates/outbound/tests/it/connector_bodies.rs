@@ -92,6 +92,47 @@ async fn a_caller_cannot_frame_a_request_or_speak_for_the_connection() {
 }
 
 #[tokio::test]
+async fn over_http_2_a_caller_cannot_either() {
+    let authority = Authority::new();
+    let origin = TlsOrigin::start(&authority, &["127.0.0.1"]).await;
+    origin.serve("/a", Reply::text("hello"));
+    let connector = open_connector(&authority).await;
+    let url = format!("https://{}/a", origin.address());
+    let request = Request::post("http://elsewhere.test:1/a")
+        .version(http::Version::HTTP_11)
+        .header("host", "elsewhere.test")
+        .header("content-length", "1000")
+        .header("transfer-encoding", "chunked")
+        .header("connection", "x-hop")
+        .header("upgrade", "websocket")
+        .header("te", "gzip")
+        .header("x-hop", "gone")
+        .header("x-kept", "here")
+        .body(Bytes::from_static(b"hello"))
+        .expect("a request");
+    let response = connector
+        .request(&target(&url), Consumer::Mcp, request, deadline())
+        .await
+        .expect("a response");
+    assert_eq!(text(response).await, "hello");
+    let seen = origin.requests().remove(0);
+    assert_eq!(seen.host, origin.address().to_string());
+    let mut headers: Vec<(&str, &[u8])> = seen
+        .headers
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_bytes()))
+        .collect();
+    headers.sort_unstable();
+    assert_eq!(
+        headers,
+        [
+            ("content-length", b"5".as_slice()),
+            ("x-kept", b"here".as_slice())
+        ]
+    );
+}
+
+#[tokio::test]
 async fn a_request_that_would_open_a_tunnel_is_not_sent() {
     let origin = RawOrigin::plain(vec![]).await;
     let connector = open_connector(&Authority::new()).await;

@@ -82,6 +82,26 @@ async fn an_address_is_verified_as_an_address_and_names_nobody() {
 }
 
 #[tokio::test]
+async fn an_ipv6_address_is_verified_and_named_in_brackets() {
+    let authority = Authority::new();
+    let anywhere = "[::1]:0".parse().expect("an address");
+    let origin = TlsOrigin::start_on(&authority, &["::1"], anywhere).await;
+    origin.serve("/", Reply::text("hello"));
+    let dns = ScriptedDns::start().await;
+    let allow = vec![exempt("::1", &[Consumer::Fetch])];
+    let connector = connector(&dns, &authority, allow);
+    let url = format!("https://[0:0::0:1]:{}/", origin.port());
+    let response = get(&connector, &url, Consumer::Fetch).await;
+    assert_eq!(text(response.expect("a response")).await, "hello");
+    let hosts: Vec<String> = origin
+        .requests()
+        .into_iter()
+        .map(|request| request.host)
+        .collect();
+    assert_eq!(hosts, [format!("[::1]:{}", origin.port())]);
+}
+
+#[tokio::test]
 async fn no_session_is_gone_on_with() {
     let authority = Authority::new();
     let origin = RawOrigin::tls(&authority, &["site.test"], "http/1.1", answers()).await;
