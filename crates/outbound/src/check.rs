@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{
     Config, Connector, Consumer, Error, Guard, Policy, Refusal, Rule, Schemes, Security, Target,
-    Verdict,
+    URL_BYTES, Verdict,
 };
 
 /// What the guard says, in the form that `guard check --json` prints.
@@ -90,7 +90,8 @@ fn subject(line: &str) -> Result<Subject, Refusal> {
     if let Ok(address) = IpAddr::from_str(line) {
         return Ok(Subject::Address(address));
     }
-    if looks_like_an_address(line) {
+    let names_a_host = || url::Url::parse(line).is_ok_and(|url| url.host().is_some());
+    if line.len() <= URL_BYTES && looks_like_an_address(line) && !names_a_host() {
         return Err(Refusal::malformed(
             "it looks like an IPv6 address and is not one; zone ids are not taken",
         ));
@@ -98,18 +99,28 @@ fn subject(line: &str) -> Result<Subject, Refusal> {
     Target::parse(line, Schemes::Https).map(|(_url, target)| Subject::Url(target))
 }
 
-/// Whether a text that is no address was meant as one: two groups of hexadecimal digits and a third after it, where a URL has its
-/// scheme. `fe80::1%eth0` and `fd00::/8` would pass for URLs with the schemes `fe80` and `fd00`, because the parser of URLs takes
-/// spaces, tabs and line ends out.
+/// Whether a text that is no address was meant as one: groups of digits and colons where a URL has its scheme. `fe80::1%eth0`,
+/// `fd00::/8` and `g::1` would pass for URLs with the schemes `fe80`, `fd00` and `g`, because the parser of URLs takes spaces, tabs
+/// and line ends out and any letters for a scheme.
 fn looks_like_an_address(line: &str) -> bool {
     let plain = line.replace(['\t', '\n', '\r'], "");
-    let mut groups = plain
-        .trim_start_matches(|character| character <= ' ')
-        .split(':');
-    let is_group =
+    let start = plain.trim_start_matches(|character| character <= ' ');
+    // What comes after these is a path, a query, a fragment or a zone.
+    let head = start.split(['/', '?', '#', '%']).next().unwrap_or_default();
+    let groups: Vec<&str> = start.split(':').take(7).collect();
+    let is_hexadecimal =
         |group: &str| group.len() <= 5 && group.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let starts_so = groups.next().is_some_and(is_group) && groups.next().is_some_and(is_group);
-    starts_so && groups.next().is_some()
+    let could_be_meant =
+        |group: &str| group.len() <= 4 && group.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    match groups[..] {
+        [first, "", _, ..] if could_be_meant(first) => true,
+        [first, second, _, ..] if is_hexadecimal(first) => {
+            is_hexadecimal(second) || head.contains("::")
+        }
+        // Six groups and another, with a letter that is no digit among them.
+        [.., _] if groups.len() == 7 => groups[..6].iter().copied().all(could_be_meant),
+        _ => false,
+    }
 }
 
 fn check_address(line: &str, address: IpAddr) -> Check {
