@@ -4,7 +4,7 @@ use std::{
     fmt,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, ready},
@@ -16,7 +16,7 @@ use http_body_util::{BodyExt as _, combinators::UnsyncBoxBody};
 use hyper::body::Incoming;
 use tokio::time::{Instant, timeout_at};
 
-use crate::{Connection, Error, Phase, connection::explain, lane::Keeper};
+use crate::{Connection, Error, Phase, connection::explain, error::heard, lane::Keeper};
 
 /// Why a body that is being sent ends before its end.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -24,7 +24,26 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// The body of a request: bytes that are there already, or a body that is read while it is sent.
 pub struct RequestBody {
     content: Content,
-    sent: Arc<AtomicBool>,
+    sending: Arc<Sending>,
+}
+
+/// How far the sending of a body came, for those who no longer have the body.
+#[derive(Debug, Default)]
+pub(crate) struct Sending {
+    is_done: AtomicBool,
+    failure: OnceLock<String>,
+}
+
+impl Sending {
+    /// Whether all of it was taken to be sent.
+    pub(crate) fn is_done(&self) -> bool {
+        self.is_done.load(Ordering::Relaxed)
+    }
+
+    /// Why it ended before its end, if it did.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
+    }
 }
 
 enum Content {
@@ -46,7 +65,7 @@ impl RequestBody {
     fn new(content: Content) -> Self {
         let body = Self {
             content,
-            sent: Arc::new(AtomicBool::new(false)),
+            sending: Arc::default(),
         };
         body.note_end();
         body
@@ -60,14 +79,13 @@ impl RequestBody {
         }
     }
 
-    /// Turns true when all of it was taken to be sent.
-    pub(crate) fn sent(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.sent)
+    pub(crate) fn sending(&self) -> Arc<Sending> {
+        Arc::clone(&self.sending)
     }
 
     fn note_end(&self) {
         if http_body::Body::is_end_stream(self) {
-            self.sent.store(true, Ordering::Relaxed);
+            self.sending.is_done.store(true, Ordering::Relaxed);
         }
     }
 }
@@ -102,9 +120,9 @@ impl http_body::Body for RequestBody {
             Content::Streamed(body) => ready!(Pin::new(body).poll_frame(cx)),
         };
         match &frame {
-            None => this.sent.store(true, Ordering::Relaxed),
+            None => this.sending.is_done.store(true, Ordering::Relaxed),
             Some(Ok(_)) => this.note_end(),
-            Some(Err(_)) => {}
+            Some(Err(problem)) => drop(this.sending.failure.set(heard(problem))),
         }
         Poll::Ready(frame)
     }

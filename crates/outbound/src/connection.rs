@@ -31,6 +31,7 @@ use tokio_util::{
 
 use crate::{
     Body, Error, Phase, RequestBody, Security, Target,
+    body::Sending,
     error::heard,
     lane::Keeper,
     meter::{Meter, Metered},
@@ -280,7 +281,7 @@ impl Connection {
             unsent: None,
             heard_nothing: false,
         };
-        let sent = request.body().sent();
+        let sending = request.body().sending();
         let request = self
             .addressed(request)
             .map_err(|why| Error::Unsendable {
@@ -303,26 +304,33 @@ impl Connection {
                     phase: Phase::Answering,
                 })
             })?
-            .map_err(|problem| self.unanswered(problem))?;
+            .map_err(|problem| self.unanswered(problem, &sending))?;
         let (mut head, incoming) = response.into_parts();
         let framing = judge_head(&mut head)
             .map_err(|why| Error::Http { host, why })
             .map_err(final_error)?;
         let keeper = match framing {
-            Framing::Plain => keeper.map(|keeper| keeper.once(sent)),
+            Framing::Plain => keeper.map(|keeper| keeper.after(sending)),
             Framing::Ambiguous => None,
         };
         let body = Body::new(incoming, self, keeper);
         Ok(Response::from_parts(head, body))
     }
 
-    fn unanswered(&self, mut problem: TrySendError<Request<RequestBody>>) -> Unanswered {
+    fn unanswered(
+        &self,
+        mut problem: TrySendError<Request<RequestBody>>,
+        sending: &Sending,
+    ) -> Unanswered {
         let host = self.target.host().to_string();
         let why = explain(problem.error());
-        let error = if problem.error().is_user() {
-            Error::Unsendable { host, why }
-        } else {
-            Error::Http { host, why }
+        let error = match sending.failure() {
+            Some(failure) => Error::Unsendable {
+                host,
+                why: format!("its body broke off: {failure}"),
+            },
+            None if problem.error().is_user() => Error::Unsendable { host, why },
+            None => Error::Http { host, why },
         };
         Unanswered {
             error,

@@ -6,10 +6,7 @@
 
 use std::{
     net::IpAddr,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
@@ -21,7 +18,7 @@ use tokio_util::{
 };
 
 use crate::{
-    Approved, Body, Connection, Connector, Consumer, Error, RequestBody, Target,
+    Approved, Body, Connection, Connector, Consumer, Error, RequestBody, Target, body::Sending,
     connection::Unanswered,
 };
 
@@ -158,7 +155,7 @@ impl Lane {
     fn keeper(&self) -> Option<Keeper> {
         (self.shelf.bounds.idle_connections > 0).then(|| Keeper {
             shelf: Arc::downgrade(&self.shelf),
-            sent: None,
+            sending: None,
         })
     }
 }
@@ -179,19 +176,19 @@ fn again(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
 #[derive(Debug)]
 pub(crate) struct Keeper {
     shelf: Weak<Shelf>,
-    /// Whether the request was sent to its end.
-    sent: Option<Arc<AtomicBool>>,
+    /// How the request that was answered is being sent.
+    sending: Option<Arc<Sending>>,
 }
 
 impl Keeper {
-    /// For a request whose body says so when it was sent.
-    pub(crate) fn once(mut self, sent: Arc<AtomicBool>) -> Self {
-        self.sent = Some(sent);
+    /// A keeper that takes the connection only if all of this was sent.
+    pub(crate) fn after(mut self, sending: Arc<Sending>) -> Self {
+        self.sending = Some(sending);
         self
     }
 
     pub(crate) fn keep(self, connection: Connection) {
-        let is_sent = self.sent.is_some_and(|sent| sent.load(Ordering::Relaxed));
+        let is_sent = self.sending.is_some_and(|sending| sending.is_done());
         if is_sent && let Some(shelf) = self.shelf.upgrade() {
             shelf.put(connection);
         }

@@ -169,7 +169,14 @@ async fn a_body_that_fails_while_it_is_sent_breaks_the_request_off() {
         let outcome = connector
             .request(&target(&url), Consumer::Mcp, request, deadline())
             .await;
-        assert!(outcome.is_err(), "{protocol}: {outcome:?}");
+        assert_eq!(
+            outcome.err(),
+            Some(Error::Unsendable {
+                host: "127.0.0.1".to_owned(),
+                why: "its body broke off: the disk is gone".to_owned(),
+            }),
+            "{protocol}"
+        );
     }
 }
 
