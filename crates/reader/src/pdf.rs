@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use flate2::read::ZlibDecoder;
 use pdf_extract::{Dictionary, Document, Object, PlainTextOutput, output_doc_page};
 
 use crate::{
@@ -21,6 +22,9 @@ use crate::{
 
 /// Pages of a document that are read.
 const PAGES: usize = 200;
+/// Bytes of a page's drawing instructions, inflated. The library takes up to eighty times as much for them; a page of text has some
+/// ten thousand.
+const CONTENT_BYTES: u64 = 400 * 1_024;
 /// Characters of a title.
 const TITLE_CHARACTERS: usize = 300;
 
@@ -51,11 +55,13 @@ pub(crate) fn read(request: &Request, mut input: impl Read, answers: &File) -> i
     let mut text_bytes = 0;
     for number in 1..=count.min(PAGES) {
         let page = page_text(&document, number);
-        without_text += usize::from(page.is_empty());
-        let text = if page.is_empty() {
-            format!("[Page {number} of {count}: no text]")
-        } else {
-            format!("[Page {number} of {count}]\n\n{page}")
+        without_text += usize::from(!matches!(&page, PageText::Text(_)));
+        let text = match page {
+            PageText::Text(page) => format!("[Page {number} of {count}]\n\n{page}"),
+            PageText::None => format!("[Page {number} of {count}: no text]"),
+            PageText::TooLarge => {
+                format!("[Page {number} of {count}: left out, since there is too much on it]")
+            }
         };
         let text = if told == 0 {
             text
@@ -89,7 +95,7 @@ pub(crate) fn read(request: &Request, mut input: impl Read, answers: &File) -> i
         let reason = if count == 0 {
             "no pages were found in it"
         } else {
-            "its pages have no text; they are probably pictures of paper"
+            "its pages have no text that could be read; they are probably pictures of paper"
         };
         return tell_failure(answers, reason);
     }
@@ -112,15 +118,58 @@ fn behind_a_net<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
-fn page_text(document: &Document, number: usize) -> String {
+/// What a page says.
+enum PageText {
+    Text(String),
+    None,
+    TooLarge,
+}
+
+/// Whether a page draws more than the library can take. What does not say its size is measured by inflating it into nothing.
+fn is_too_large(document: &Document, number: u32) -> bool {
+    let Some(&page) = document.get_pages().get(&number) else {
+        return false;
+    };
+    let mut bytes = 0;
+    for id in document.get_page_contents(page) {
+        let Ok(stream) = document.get_object(id).and_then(Object::as_stream) else {
+            continue;
+        };
+        let raw = stream.content.as_slice();
+        bytes += match stream.filters().as_deref() {
+            Ok([filter]) if *filter == b"FlateDecode" => {
+                let mut inflated = ZlibDecoder::new(raw).take(CONTENT_BYTES + 1);
+                // A stream that breaks off is as large as what came before.
+                io::copy(&mut inflated, &mut io::sink()).unwrap_or(0)
+            }
+            Ok([]) | Err(_) => wide(raw.len()),
+            // Other ways to pack, and packing twice, are rare: an eighth must do.
+            Ok(_) => 8 * wide(raw.len()),
+        };
+        if bytes > CONTENT_BYTES {
+            return true;
+        }
+    }
+    false
+}
+
+fn page_text(document: &Document, number: usize) -> PageText {
     let number = u32::try_from(number).unwrap_or(u32::MAX);
+    if behind_a_net(|| is_too_large(document, number)).unwrap_or(true) {
+        return PageText::TooLarge;
+    }
     let mut raw = String::new();
     // What was written before it gave up is kept.
-    let _ = behind_a_net(|| {
+    behind_a_net(|| {
         let mut output = PlainTextOutput::new(&mut raw);
         output_doc_page(document, &mut output, number).is_ok()
     });
-    tidy(&raw)
+    let text = tidy(&raw);
+    if text.is_empty() {
+        PageText::None
+    } else {
+        PageText::Text(text)
+    }
 }
 
 /// Lines without white space at their ends, and at most one blank line in a row.

@@ -198,7 +198,11 @@ fn looks_binary(bytes: &[u8]) -> bool {
     }
     let sample = &bytes[..bytes.len().min(SNIFFED_BYTES)];
     let control = |byte: &&u8| matches!(byte, 1..=8 | 0x0B | 0x0E..=0x1A | 0x1C..=0x1F | 0x7F);
-    sample.contains(&0) || sample.iter().filter(control).count() * 50 > sample.len()
+    // Some archives and drawings begin with a text about themselves.
+    let zeros = memchr::memchr_iter(0, bytes).count();
+    sample.contains(&0)
+        || zeros * 1_000 > bytes.len()
+        || sample.iter().filter(control).count() * 50 > sample.len()
 }
 
 /// What is served as HTML.
@@ -307,7 +311,8 @@ mod tests {
     #[test]
     fn bodies_are_told_by_their_bytes_where_the_type_lies_or_is_missing() {
         let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".as_slice();
-        let cases: [(&[u8], &str, Kind, &str); 24] = [
+        let late = [b"words ".repeat(500), b"\0\x01\xff".repeat(500)].concat();
+        let cases: [(&[u8], &str, Kind, &str); 25] = [
             (b"<!DOCTYPE html><p>x", "", Kind::Html, "text/html"),
             (
                 b"\n <HTML>",
@@ -369,6 +374,7 @@ mod tests {
                 Kind::Other,
                 "application/octet-stream",
             ),
+            (&late, "", Kind::Other, "application/octet-stream"),
             (
                 b"BZh is how the file begins",
                 "text/plain",

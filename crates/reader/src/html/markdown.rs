@@ -10,7 +10,7 @@ mod writer;
 use std::collections::HashMap;
 
 use html5ever::{LocalName, local_name};
-use url::Url;
+use url::{Position, Url};
 
 use self::{
     table::Table,
@@ -281,6 +281,11 @@ impl Pass<'_> {
             return None;
         }
         let url = self.base.join(href).ok()?;
+        if url.fragment().is_some()
+            && url[..Position::AfterQuery] == self.base[..Position::AfterQuery]
+        {
+            return None;
+        }
         matches!(url.scheme(), "http" | "https" | "mailto" | "ftp").then(|| address(&url))
     }
 

@@ -49,6 +49,7 @@ macro_rules! pages {
 pages! {
     an_article_is_its_text_without_what_stands_around_it: "article.html" as "text/html; charset=utf-8";
     documentation_keeps_code_tables_and_terms: "docs.html" as "text/html";
+    links_lead_where_they_led_and_handles_are_gone: "manual.html" as "text/html";
     tables_keep_their_columns_and_spans: "tables.html" as "text/html";
     lists_keep_their_order_and_depth: "nested_lists.html" as "text/html; charset=utf-8";
     broken_html_is_read_as_a_browser_reads_it: "broken.html" as "text/html; charset=utf-8";

@@ -5,6 +5,9 @@ use crate::visible::Cleaner;
 /// Longest prefix of a line; quotes and lists that are nested deeper are not indented further.
 const PREFIX_BYTES: usize = 48;
 
+/// How what stands before the first word of a line may end: a heading, an item, a term's description.
+const MARK_ENDS: [&str; 4] = ["# ", "- ", ". ", ": "];
+
 /// What a mark is around.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Span {
@@ -392,8 +395,7 @@ impl Writer {
         match span {
             Span::Link(None) => {
                 if is_permalink(text) {
-                    self.out.truncate(start);
-                    self.trim();
+                    self.take_back(start);
                 }
             }
             Span::Link(Some(address)) => {
@@ -420,6 +422,29 @@ impl Writer {
             | Span::Code
             | Span::Raised
             | Span::Lowered => {}
+        }
+    }
+
+    /// Takes back what was written from there on, and the line that it alone had begun.
+    fn take_back(&mut self, start: usize) {
+        self.out.truncate(start);
+        let is_bare = |line: &str| line.chars().all(|c| c == ' ' || c == '>');
+        let mut is_line_gone = false;
+        while let Some((before, line)) = self.out.rsplit_once('\n')
+            && is_bare(line)
+        {
+            let kept = before.len();
+            self.out.truncate(kept);
+            is_line_gone = true;
+        }
+        if is_line_gone {
+            self.gap = 0;
+            self.block(2);
+        } else if is_bare(&self.out) {
+            self.out.clear();
+        } else if self.out.ends_with(' ') && !MARK_ENDS.iter().any(|end| self.out.ends_with(end)) {
+            self.trim();
+            self.space = true;
         }
     }
 
