@@ -35,6 +35,8 @@ pub struct Village {
     pub grpc: SocketAddr,
     /// Where the admin listener is, if there is one.
     pub admin: Option<SocketAddr>,
+    /// Where traffic of Sandboxes leaves, if it does so here.
+    pub egress: Option<SocketAddr>,
     /// The Operator's token, and where it is kept.
     pub operator: OperatorToken,
     foundations: Foundations,
@@ -119,6 +121,19 @@ async fn put_together(
             Ok(fetch_proxy::build(sections.fetch.clone(), deps, lifecycle))
         })
         .await?;
+    let egress = if house.hosts(ServiceName::FetchProxy) {
+        let deps = fetch_proxy::egress::Deps {
+            connector: connector.clone(),
+            trust: house.trust(),
+            keys: house.keys(),
+            tls: sections.tls.server().map_err(Failure::precondition)?,
+        };
+        fetch_proxy::egress::listen(sections.egress.clone(), deps, lifecycle)
+            .await
+            .map_err(|error| house::not_listening("EGRESS", error))?
+    } else {
+        None
+    };
     let turns_registry = house.peer(
         ServiceName::TurnOrchestrator,
         ServiceName::ToolRegistry,
@@ -164,6 +179,7 @@ async fn put_together(
         http,
         grpc,
         admin,
+        egress,
         operator,
         foundations,
     })

@@ -10,6 +10,7 @@
 //! is sent to a host that could be of use to another: no cookies, no referrer, no credentials.
 
 mod config;
+pub mod egress;
 mod error;
 mod fetch;
 mod grpc;

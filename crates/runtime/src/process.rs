@@ -49,6 +49,15 @@ pub struct TrustSettings {
 }
 
 impl KeysSettings {
+    /// Whether the key is set or made at the start.
+    pub fn origin(&self) -> Keys {
+        if self.private.is_empty() {
+            Keys::MadeAtStart
+        } else {
+            Keys::Set
+        }
+    }
+
     /// The key that is set, or a new one, and which of both it is.
     pub fn signing_key(&self) -> Result<(SigningKey, Keys), KeyError> {
         if self.private.is_empty() {

@@ -31,6 +31,8 @@ struct Opened {
     #[serde(skip_serializing_if = "Option::is_none")]
     admin: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    egress: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     operator_token_file: Option<String>,
 }
 
@@ -100,6 +102,7 @@ fn say(app: &App, sections: &Sections, village: &Village) -> Result<(), Failure>
             http,
             grpc: village.grpc.to_string(),
             admin: village.admin.map(|address| address.to_string()),
+            egress: village.egress.map(|address| address.to_string()),
             operator_token_file: token_file,
         })?,
         Format::Text => {
@@ -130,6 +133,9 @@ fn welcome(
     ];
     if let Some(admin) = village.admin {
         lines.push(format!("  admin           http://{admin}/readyz"));
+    }
+    if let Some(egress) = village.egress {
+        lines.push(format!("  egress          {egress}"));
     }
     lines.push(match token_file {
         Some(file) => format!("  Operator token  {file}"),

@@ -97,6 +97,21 @@ impl<'s> House<'s> {
         Ok(Peer::new(way.clone(), Arc::new(issuer), service))
     }
 
+    /// Whether a service runs in this process.
+    pub(super) fn hosts(&self, service: ServiceName) -> bool {
+        self.services.iter().any(|hosted| hosted.name() == service)
+    }
+
+    /// Whom everybody in the house believes.
+    pub(super) fn trust(&self) -> Arc<Trust> {
+        Arc::clone(&self.layers.trust)
+    }
+
+    /// Where the key of the house comes from.
+    pub(super) fn keys(&self) -> Keys {
+        self.origin
+    }
+
     /// Opens the gRPC listener for what lives here.
     pub(super) async fn listen(self) -> Result<SocketAddr, Failure> {
         let tls = self.sections.tls.server().map_err(Failure::precondition)?;

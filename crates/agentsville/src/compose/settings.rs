@@ -41,6 +41,8 @@ pub struct Sections {
     pub providers: HashMap<String, ProviderConfig>,
     /// `fetch`.
     pub fetch: fetch_proxy::Config,
+    /// `egress`.
+    pub egress: fetch_proxy::egress::Config,
     /// `turn`.
     pub turn: turn_orchestrator::Config,
     /// `telemetry`.
@@ -69,6 +71,7 @@ impl Sections {
                 redis_url: settings.value("redis.url")?,
                 providers: settings.section("providers")?,
                 fetch: settings.section("fetch")?,
+                egress: settings.section("egress")?,
                 turn,
                 telemetry: settings.section("telemetry")?,
             })
@@ -83,6 +86,7 @@ impl Sections {
         sections.refuse_a_default_model_of_nobody(&providers)?;
         sections.refuse_databases_without_a_driver()?;
         sections.refuse_exposed_grpc()?;
+        sections.refuse_an_exposed_way_out(settings)?;
         sections.refuse_replicas_that_share_nothing(settings)?;
         Ok(sections)
     }
@@ -130,6 +134,19 @@ impl Sections {
             }));
         }
         Ok(())
+    }
+
+    /// Its address is read too. Where fetch-proxy runs elsewhere, this process has no such listener.
+    fn refuse_an_exposed_way_out(&self, settings: &Settings) -> Result<(), Failure> {
+        let elsewhere = settings
+            .peer(ServiceName::FetchProxy)
+            .map_err(Failure::precondition)?;
+        if elsewhere.is_some() {
+            return Ok(());
+        }
+        self.egress
+            .refuse_exposed(self.keys.origin())
+            .map_err(Failure::precondition)
     }
 
     fn refuse_replicas_that_share_nothing(&self, settings: &Settings) -> Result<(), Failure> {

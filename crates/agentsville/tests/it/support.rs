@@ -136,10 +136,11 @@ pub(crate) struct Served {
 }
 
 /// The environment of a Village whose listeners get in nobody's way.
-pub(crate) const FREE_PORTS: [(&str, &str); 3] = [
+pub(crate) const FREE_PORTS: [(&str, &str); 4] = [
     ("AGENTSVILLE__EDGE__LISTEN", "127.0.0.1:0"),
     ("AGENTSVILLE__GRPC__LISTEN", "127.0.0.1:0"),
     ("AGENTSVILLE__ADMIN__LISTEN", "127.0.0.1:0"),
+    ("AGENTSVILLE__EGRESS__LISTEN", "127.0.0.1:0"),
 ];
 
 impl Served {

@@ -116,6 +116,7 @@ impl Village {
             .env("AGENTSVILLE__EDGE__LISTEN", &edge)
             .env("AGENTSVILLE__GRPC__LISTEN", "127.0.0.1:0")
             .env("AGENTSVILLE__ADMIN__LISTEN", "127.0.0.1:0")
+            .env("AGENTSVILLE__EGRESS__LISTEN", "127.0.0.1:0")
             .env("AGENTSVILLE__EDGE__REQUESTS_PER_MINUTE", "100000000")
             .env("AGENTSVILLE__EDGE__STREAMS_PER_TOKEN", "1000")
             .env("AGENTSVILLE__TURN__AT_ONCE_PER_PLAYER", "1000")

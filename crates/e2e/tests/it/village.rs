@@ -159,6 +159,7 @@ impl Village {
             .env("AGENTSVILLE__DATA_DIR", self.data.path().join("data"))
             .env("AGENTSVILLE__EDGE__LISTEN", listen)
             .env("AGENTSVILLE__ADMIN__LISTEN", "127.0.0.1:0")
+            .env("AGENTSVILLE__EGRESS__LISTEN", "127.0.0.1:0")
             .envs(options.settings.iter().map(|(key, value)| (key, value)));
         command
     }

@@ -67,6 +67,7 @@ async fn it_serves_with_no_secret_but_its_own_key() {
     let mut process = start(&[
         ("AGENTSVILLE__GRPC__LISTEN", "127.0.0.1:0"),
         ("AGENTSVILLE__ADMIN__LISTEN", "127.0.0.1:0"),
+        ("AGENTSVILLE__EGRESS__LISTEN", "127.0.0.1:0"),
         ("AGENTSVILLE__KEYS__PRIVATE", own.private_key().expose()),
         (
             "AGENTSVILLE__KEYS__TRUST__TURN_ORCHESTRATOR__PUBLIC_KEY",
@@ -98,6 +99,7 @@ fn it_refuses_to_start_with_settings_that_it_cannot_read_and_says_which() {
     let output = Command::new(env!("CARGO_BIN_EXE_fetch-proxy"))
         .env_clear()
         .env("AGENTSVILLE__ADMIN__LISTEN", "127.0.0.1:0")
+        .env("AGENTSVILLE__EGRESS__LISTEN", "127.0.0.1:0")
         .env("AGENTSVILLE__GRPC__LISTEN", "127.0.0.1:0")
         .env("AGENTSVILLE__OUTBOUND__ALLOW", r#"["*"]"#)
         .output()
