@@ -121,7 +121,7 @@ pub(crate) fn run(seed: u64, random_v6: u64) -> bool {
         println!("{difference}");
     }
     println!("took {:.1} s", started.elapsed().as_secs_f64());
-    speed(seed, &oracle);
+    speed(seed);
     let differences = [totals.plain, totals.mapped, totals.translated, totals.v6]
         .iter()
         .map(|count| count.differences)
@@ -180,7 +180,8 @@ fn difference(address: IpAddr, is_public: bool) -> String {
 }
 
 /// Prints how long one judgement takes, for the kinds of addresses that come up.
-fn speed(seed: u64, oracle: &Oracle) {
+pub(crate) fn speed(seed: u64) {
+    let oracle = Oracle::new();
     let mut random = Random::new(seed);
     let mut many = |next: &mut dyn FnMut(&mut Random) -> IpAddr| -> Vec<IpAddr> {
         (0..65_536).map(|_| next(&mut random)).collect()
@@ -196,7 +197,7 @@ fn speed(seed: u64, oracle: &Oracle) {
         ),
         (
             "IPv6, embedding and borders",
-            many(&mut |random| IpAddr::V6(Ipv6Addr::from_bits(addresses::any_v6(random, oracle)))),
+            many(&mut |random| IpAddr::V6(Ipv6Addr::from_bits(addresses::any_v6(random, &oracle)))),
         ),
     ];
     for (kind, addresses) in kinds {

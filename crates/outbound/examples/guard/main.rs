@@ -2,9 +2,10 @@
 //!
 //! - `guard exhaustive [IPV6-ADDRESSES]`: all IPv4 addresses in three spellings, and 100,000,000 IPv6 addresses unless told
 //!   otherwise, against an oracle that shares no code with the guard.
+//! - `guard speed`: how long a judgement takes, which `exhaustive` says as well.
 //! - `guard fuzz [SECONDS]`: URL texts against what must hold for all of them; 600 seconds unless told otherwise.
 //!
-//! Both take a seed as a second number, print what they tried and found, and exit with 1 if anything was wrong.
+//! The trials take a seed as a second number, print what they tried and found, and exit with 1 if anything was wrong.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -45,6 +46,10 @@ fn main() -> ExitCode {
     let seed = numbers.get(1).copied().unwrap_or(SEED);
     let all_held = match what.as_str() {
         "exhaustive" => exhaustive::run(seed, amount.unwrap_or(RANDOM_V6)),
+        "speed" => {
+            exhaustive::speed(seed);
+            true
+        }
         "fuzz" => fuzz_for(seed, Duration::from_secs(amount.unwrap_or(FUZZ_SECONDS))),
         _ => return usage(),
     };
@@ -76,6 +81,8 @@ fn fuzz_for(seed: u64, time: Duration) -> bool {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: guard exhaustive [IPV6-ADDRESSES [SEED]] | guard fuzz [SECONDS [SEED]]");
+    eprintln!(
+        "usage: guard exhaustive [IPV6-ADDRESSES [SEED]] | guard speed | guard fuzz [SECONDS [SEED]]"
+    );
     ExitCode::from(2)
 }

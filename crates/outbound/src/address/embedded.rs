@@ -85,7 +85,7 @@ impl<'de> Deserialize<'de> for Nat64Prefix {
 }
 
 /// Where the four octets stand for a prefix of this length: after it, octet 8 left out.
-fn positions(length: u8) -> [usize; 4] {
+fn positions(length: u8) -> [u8; 4] {
     match length {
         32 => [4, 5, 6, 7],
         40 => [5, 6, 7, 9],
@@ -99,7 +99,7 @@ fn positions(length: u8) -> [usize; 4] {
 fn translation(address: Ipv6Addr, length: u8) -> Translation {
     let octets = address.octets();
     Translation {
-        to: Ipv4Addr::from(positions(length).map(|place| octets[place])),
+        to: Ipv4Addr::from(positions(length).map(|place| octets[usize::from(place)])),
         is_well_formed: length == 96 || octets[8] == 0,
     }
 }
@@ -107,12 +107,15 @@ fn translation(address: Ipv6Addr, length: u8) -> Translation {
 /// What a translator with a prefix of any length would make of the address, where the rest after it is zero as RFC 6052 has it.
 /// Only good for looking for a few exact addresses: any address yields some.
 pub(super) fn at_any_translation_offset(address: Ipv6Addr) -> impl Iterator<Item = Ipv4Addr> {
-    let octets = address.octets();
+    let zeros = address.to_bits().trailing_zeros();
     LENGTHS.into_iter().filter_map(move |length| {
         let [.., last] = positions(length);
-        let rest_is_zero = octets[last + 1..].iter().all(|&octet| octet == 0);
+        let rest_is_zero = zeros >= 8 * u32::from(15 - last);
+        if !rest_is_zero {
+            return None;
+        }
         let translation = translation(address, length);
-        (rest_is_zero && translation.is_well_formed).then_some(translation.to)
+        translation.is_well_formed.then_some(translation.to)
     })
 }
 
