@@ -347,10 +347,11 @@ fn an_opening_of_an_ipv4_network_covers_mapped_and_translated_spellings_only() {
 }
 
 #[test]
-fn an_opening_of_an_ipv6_network_does_not_open_ipv4_in_disguise() {
+fn an_opening_of_an_ipv6_network_opens_no_mapped_ipv4_address() {
     let guard = Guard::offline(&config(r#"{"allow":["::/0"]}"#));
     let refused = |address| refused_by(&guard, "https://a.example/", address, Consumer::Mcp);
     assert_eq!(refused("fd00::1"), None);
+    assert_eq!(refused("64:ff9b::10.0.0.1"), None);
     assert_eq!(refused("::ffff:10.0.0.1"), Some(Rule::Private));
     assert_eq!(refused("10.0.0.1"), Some(Rule::Private));
 }
