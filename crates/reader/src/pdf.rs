@@ -11,7 +11,7 @@ use std::{
 };
 
 use flate2::read::ZlibDecoder;
-use pdf_extract::{Dictionary, Document, Object, PlainTextOutput, output_doc_page};
+use pdf_extract::{Dictionary, Document, Object, ObjectId, PlainTextOutput, output_doc_page};
 
 use crate::{
     effort::Effort,
@@ -49,12 +49,13 @@ pub(crate) fn read(request: &Request, mut input: impl Read, answers: &File) -> i
         return tell_failure(answers, "it is encrypted and asks for a password");
     }
     let title = behind_a_net(|| title(&document)).flatten();
-    let count = behind_a_net(|| document.get_pages().len()).unwrap_or(0);
+    let pages = behind_a_net(|| document.get_pages()).unwrap_or_default();
+    let count = pages.len();
     let mut told = 0;
     let mut without_text = 0_usize;
     let mut text_bytes = 0;
-    for number in 1..=count.min(PAGES) {
-        let page = page_text(&document, number);
+    for (number, (&name, &id)) in (1..).zip(pages.iter().take(PAGES)) {
+        let page = page_text(&document, name, id);
         without_text += usize::from(!matches!(&page, PageText::Text(_)));
         let text = match page {
             PageText::Text(page) => format!("[Page {number} of {count}]\n\n{page}"),
@@ -126,10 +127,7 @@ enum PageText {
 }
 
 /// Whether a page draws more than the library can take. What does not say its size is measured by inflating it into nothing.
-fn is_too_large(document: &Document, number: u32) -> bool {
-    let Some(&page) = document.get_pages().get(&number) else {
-        return false;
-    };
+fn is_too_large(document: &Document, page: ObjectId) -> bool {
     let mut bytes = 0;
     for id in document.get_page_contents(page) {
         let Ok(stream) = document.get_object(id).and_then(Object::as_stream) else {
@@ -153,9 +151,8 @@ fn is_too_large(document: &Document, number: u32) -> bool {
     false
 }
 
-fn page_text(document: &Document, number: usize) -> PageText {
-    let number = u32::try_from(number).unwrap_or(u32::MAX);
-    if behind_a_net(|| is_too_large(document, number)).unwrap_or(true) {
+fn page_text(document: &Document, number: u32, id: ObjectId) -> PageText {
+    if behind_a_net(|| is_too_large(document, id)).unwrap_or(true) {
         return PageText::TooLarge;
     }
     let mut raw = String::new();

@@ -4,7 +4,10 @@
 //! addresses. Terms and their descriptions are `**term**` and `: description`. Only what would change how a line is read is
 //! escaped, since it is read by a model and not rendered. Nothing here recurses.
 
+mod code;
+mod names;
 mod table;
+mod words;
 mod writer;
 
 use std::collections::HashMap;
@@ -13,6 +16,8 @@ use html5ever::{LocalName, local_name};
 use url::{Position, Url};
 
 use self::{
+    code::is_line_numbers,
+    names::{is_block, is_span},
     table::Table,
     writer::{Repeats, Span, Writer},
 };
@@ -21,7 +26,6 @@ use super::{
     line,
     tree::{Key, NodeId, Step, Tree},
 };
-use crate::visible;
 
 /// Characters of a picture's description.
 const ALT_CHARACTERS: usize = 300;
@@ -383,31 +387,7 @@ impl Pass<'_> {
 
     /// A block of code, whose text is kept as it is.
     fn code(&mut self, node: NodeId) -> Inside {
-        let tree = self.tree;
-        let mut text = String::new();
-        let mut walk = tree.walk(node);
-        while let Some(step) = walk.next() {
-            match step {
-                Step::Enter(inner) => {
-                    if self.main.is_skipped(inner) || is_line_numbers(tree, inner) {
-                        walk.pass_over(inner);
-                    } else if let Some(piece) = tree.text(inner) {
-                        text.push_str(piece);
-                    } else if tree.is(inner, &local_name!("br")) {
-                        text.push('\n');
-                    }
-                }
-                // Some highlighters have an element for each line.
-                Step::Leave(inner) => {
-                    let is_line = inner != node && tree.name(inner).is_some_and(is_block);
-                    if is_line && !text.ends_with('\n') {
-                        text.push('\n');
-                    }
-                }
-            }
-        }
-        let text = visible::clean(&text);
-        let text = text.trim_end().trim_start_matches('\n');
+        let text = code::text(self.tree, self.main, node);
         if text.is_empty() {
             return Inside::Done;
         }
@@ -418,20 +398,10 @@ impl Pass<'_> {
                 self.writer.close();
                 self.writer.line_break();
             }
-            return Inside::Done;
+        } else {
+            let fenced = code::fenced(&text, code::language(self.tree, node));
+            self.writer.verbatim(&fenced);
         }
-        let mut fence = "```".to_owned();
-        while text.contains(&fence) && fence.len() < 10 {
-            fence.push('`');
-        }
-        let language = language(tree, node).unwrap_or_default();
-        let mut lines = format!("{fence}{language}\n");
-        for line in text.lines() {
-            lines.push_str(line.trim_end());
-            lines.push('\n');
-        }
-        lines.push_str(&fence);
-        self.writer.verbatim(&lines);
         Inside::Done
     }
 }
@@ -462,132 +432,4 @@ fn address(url: &Url) -> String {
     } else {
         text.replace('(', "%28").replace(')', "%29")
     }
-}
-
-/// The language that a block of code says it is in.
-fn language(tree: &Tree, node: NodeId) -> Option<String> {
-    let inner = tree
-        .children(node)
-        .find(|&child| tree.is(child, &local_name!("code")));
-    let around = std::iter::successors(tree.parent(node), |&parent| tree.parent(parent)).take(2);
-    let places = inner.into_iter().chain([node]).chain(around);
-    for place in places {
-        if let Some(language) = tree.value(place, Key::DataLang).and_then(language_word) {
-            return Some(language);
-        }
-        let classes = tree.value(place, Key::Class).unwrap_or_default();
-        let mut before = "";
-        for class in classes.split_ascii_whitespace() {
-            let word = [
-                "language-",
-                "lang-",
-                "highlight-source-",
-                "highlight-",
-                "src-",
-            ]
-            .iter()
-            .find_map(|start| class.strip_prefix(start))
-            .or_else(|| matches!(before, "brush:" | "sourceCode").then_some(class));
-            before = class;
-            if let Some(language) = word.and_then(language_word) {
-                return Some(language);
-            }
-        }
-    }
-    None
-}
-
-fn language_word(word: &str) -> Option<String> {
-    let word = word.trim_end_matches(';').to_ascii_lowercase();
-    let is_word = !word.is_empty()
-        && word.len() <= 20
-        && word
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"+#-_.".contains(&byte));
-    let is_none = matches!(
-        word.as_str(),
-        "none"
-            | "plaintext"
-            | "text"
-            | "plain"
-            | "default"
-            | "notranslate"
-            | "wrapper"
-            | "container"
-    );
-    (is_word && !is_none).then_some(word)
-}
-
-/// Whether the element numbers lines of code beside it.
-fn is_line_numbers(tree: &Tree, node: NodeId) -> bool {
-    tree.value(node, Key::Class).is_some_and(|classes| {
-        classes.split_ascii_whitespace().any(|class| {
-            matches!(
-                class,
-                "lineno"
-                    | "linenos"
-                    | "linenodiv"
-                    | "line-number"
-                    | "line-numbers-rows"
-                    | "gutter"
-                    | "blob-num"
-                    | "rouge-gutter"
-                    | "hljs-ln-numbers"
-            )
-        })
-    })
-}
-
-fn is_span(name: &LocalName) -> bool {
-    matches!(
-        *name,
-        local_name!("a")
-            | local_name!("b")
-            | local_name!("strong")
-            | local_name!("i")
-            | local_name!("em")
-            | local_name!("cite")
-            | local_name!("dfn")
-            | local_name!("s")
-            | local_name!("del")
-            | local_name!("strike")
-            | local_name!("code")
-            | local_name!("tt")
-            | local_name!("kbd")
-            | local_name!("samp")
-            | local_name!("var")
-            | local_name!("sup")
-            | local_name!("sub")
-    )
-}
-
-fn is_block(name: &LocalName) -> bool {
-    matches!(
-        *name,
-        local_name!("address")
-            | local_name!("article")
-            | local_name!("aside")
-            | local_name!("body")
-            | local_name!("caption")
-            | local_name!("center")
-            | local_name!("details")
-            | local_name!("dialog")
-            | local_name!("div")
-            | local_name!("fieldset")
-            | local_name!("figcaption")
-            | local_name!("figure")
-            | local_name!("footer")
-            | local_name!("form")
-            | local_name!("header")
-            | local_name!("hgroup")
-            | local_name!("html")
-            | local_name!("legend")
-            | local_name!("main")
-            | local_name!("nav")
-            | local_name!("p")
-            | local_name!("plaintext")
-            | local_name!("search")
-            | local_name!("section")
-            | local_name!("frameset")
-    )
 }

@@ -300,3 +300,68 @@ pub(crate) fn parse(text: &str, effort: Effort) -> (Tree, Option<Stop>) {
     parser.feed(text);
     parser.finish()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_way_to_nest_is_deeper_than_the_bound() {
+        for open in [
+            "<div>",
+            "<b>",
+            "<b><p>",
+            "<a href=x><div>",
+            "<table><tr><td>",
+            "<table><div>",
+            "<ul><li>",
+            "<svg><g>",
+            "<svg><foreignObject><p>",
+            "<math><mi>",
+            "<template><div>",
+            "<button><i>",
+            "<div></x></y>",
+            "<span><div></span>",
+            "<i><div></i><b><div></b>",
+            "<object><b>",
+            "<h1><h2>",
+            "<ruby><rt>",
+            "<x-y>",
+        ] {
+            let (tree, _) = parse(&open.repeat(20_000), Effort::begin());
+            // The document, and what is open around text at the deepest place.
+            let most = usize::try_from(DEPTH).unwrap() + 32;
+            assert!(tree.depth() <= most, "{open}: {}", tree.depth());
+        }
+    }
+
+    #[test]
+    fn tags_that_were_too_deep_to_open_are_not_closed_either() {
+        let page = format!(
+            "{}deep{}<p>last",
+            "<div><span>".repeat(1_000),
+            "</span></div>".repeat(1_000)
+        );
+        let (tree, stop) = parse(&page, Effort::begin());
+        assert_eq!(stop, None);
+        let last = tree
+            .elements(NodeId::ROOT, local_name!("p"))
+            .next()
+            .unwrap();
+        assert!(tree.is(tree.parent(last).unwrap(), &local_name!("body")));
+    }
+
+    #[test]
+    fn elements_of_xhtml_close_themselves() {
+        let mut parser = Parser::new(Syntax::Xml, Effort::begin());
+        parser.feed(
+            "<html><head><title/><script src='x'/></head><body><div/><p>read</p></body></html>",
+        );
+        let (tree, _) = parser.finish();
+        let paragraph = tree
+            .elements(NodeId::ROOT, local_name!("p"))
+            .next()
+            .unwrap();
+        assert!(tree.is(tree.parent(paragraph).unwrap(), &local_name!("body")));
+    }
+}

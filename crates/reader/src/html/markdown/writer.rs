@@ -1,5 +1,6 @@
 //! Markdown under way: lines, gaps, prefixes, and marks around what was already written.
 
+use super::words::{is_mark, is_permalink};
 use crate::visible::Cleaner;
 
 /// Longest prefix of a line; quotes and lists that are nested deeper are not indented further.
@@ -477,32 +478,4 @@ impl Writer {
 pub(super) enum Repeats {
     Yes,
     No,
-}
-
-/// Whether a link to a place of its own page is only the handle to copy its address by, or jumps over what is left out anyway.
-fn is_permalink(text: &str) -> bool {
-    let text = text.trim();
-    matches!(
-        text,
-        "" | "¶" | "#" | "§" | "🔗" | "↩" | "↑" | "^" | "\\#" | "Permalink" | "Anchor" | "Link"
-    ) || (text.len() < 60
-        && text
-            .get(..8)
-            .is_some_and(|start| start.eq_ignore_ascii_case("skip to ")))
-}
-
-/// Whether a line that begins with this word would be read as something else than text.
-fn is_mark(word: &str) -> bool {
-    let first = word.chars().next();
-    match first {
-        Some('#') => word.len() <= 6 && word.bytes().all(|byte| byte == b'#'),
-        Some('>') => true,
-        Some('+') => word == "+",
-        Some('-' | '*' | '=') => {
-            word.len() == 1 || (word.len() > 2 && word.chars().all(|c| Some(c) == first))
-        }
-        Some('`' | '~') => word.starts_with("```") || word.starts_with("~~~"),
-        Some('|') => true,
-        Some(_) | None => false,
-    }
 }
