@@ -154,7 +154,7 @@ fn each_heavy_library_has_one_home() {
         ("dom_smoothie", &["reader"]),
         ("encoding_rs", &["reader"]),
         ("htmd", &["reader"]),
-        ("lol_html", &["reader"]),
+        ("html5ever", &["reader"]),
         ("lopdf", &["reader"]),
         ("pdf-extract", &["reader"]),
         ("brotli-decompressor", &["fetch-proxy"]),
