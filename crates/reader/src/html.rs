@@ -4,10 +4,10 @@ mod article;
 mod content;
 mod hidden;
 mod markdown;
+mod note;
 mod parse;
 mod tree;
 
-use html5ever::local_name;
 use url::Url;
 
 use crate::{effort::Effort, reading::Truncated, visible};
@@ -16,8 +16,6 @@ pub(crate) use parse::{Parser, Syntax};
 
 /// Characters of a title.
 const TITLE_CHARACTERS: usize = 300;
-/// Text of a page that is suspected to show more in a browser.
-const LITTLE_TEXT: usize = 120;
 
 /// What a page says, as far as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,11 +65,11 @@ pub(crate) fn read<E>(
         Some(_) => written.text.clone(),
         None => under(title.as_deref(), None, &written.text),
     };
-    if let Some(note) = note(&tree, written.text.len()) {
+    if let Some(note) = note::note(&tree, written.text.len(), &base) {
         if !markdown.is_empty() {
             markdown.push_str("\n\n");
         }
-        markdown.push_str(note);
+        markdown.push_str(&note);
     }
     let whole = Page {
         markdown,
@@ -111,25 +109,6 @@ pub(crate) fn read<E>(
         title,
         truncated: None,
     })
-}
-
-/// What is said of a page with hardly any text.
-fn note(tree: &tree::Tree, bytes: usize) -> Option<&'static str> {
-    let has_script = || {
-        tree.elements(tree::NodeId::ROOT, local_name!("script"))
-            .next()
-            .is_some()
-    };
-    match bytes {
-        0 if has_script() => Some(
-            "[The page has no text of its own: it is made by scripts, in a browser. Nothing more can be read of it here.]",
-        ),
-        0 => Some("[The page has no text.]"),
-        1..LITTLE_TEXT if has_script() => Some(
-            "[There is little text here: the rest of the page is probably made by scripts, in a browser.]",
-        ),
-        _ => None,
-    }
 }
 
 /// The content under a heading, and under who wrote it.

@@ -1,6 +1,10 @@
 //! The way from a body to a reading.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use encoding_rs::{Encoding, UTF_8};
 use tokio::{
@@ -20,6 +24,8 @@ use crate::{
 
 /// What is kept of the time for a plain text of a page that took too long.
 const RESERVE: Duration = Duration::from_millis(400);
+/// The file that a process runs, also after another has taken its name (proc(5)).
+const RUNNING_PROGRAM: &str = "/proc/self/exe";
 /// Bytes of a body that a plain text is made of.
 const FALLBACK_BYTES: usize = 1_024 * 1_024;
 
@@ -33,8 +39,15 @@ pub struct Reader {
 
 impl Reader {
     /// A reader whose children run `program`, the first line of whose `main` is [`crate::child_main`]: usually the running program
-    /// itself.
+    /// itself (`std::env::current_exe`), which is then started from memory, so that it may be replaced on disk while it runs.
     pub fn new(config: Config, program: PathBuf) -> Self {
+        let is_this = std::env::current_exe().is_ok_and(|this| this == program);
+        let running = Path::new(RUNNING_PROGRAM);
+        let program = if is_this && running.exists() {
+            running.to_owned()
+        } else {
+            program
+        };
         let turns = Arc::new(Semaphore::new(config.at_once.max(1)));
         Self {
             config,

@@ -58,6 +58,7 @@ pages! {
     a_product_keeps_price_and_pictures: "product.html" as "text/html";
     what_people_do_not_see_is_not_read: "injection.html" as "text/html";
     a_page_made_by_scripts_says_so: "js_only.html" as "text/html";
+    a_page_that_sends_on_says_where_to: "refresh.html" as "text/html";
     an_empty_page_says_so: "empty_page.html" as "text/html";
     an_empty_body_says_so: "empty.bin" as "text/html";
     a_blank_text_says_so: "blank.txt" as "text/plain";
