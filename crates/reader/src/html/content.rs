@@ -263,24 +263,43 @@ fn is_heading(tree: &Tree, node: NodeId) -> bool {
 
 /// Leaves out navigation, the page's own head and foot, and what stands beside the content.
 fn skip_surroundings(tree: &Tree, main: &mut Main) {
-    let mut content = 0_usize;
+    let (mut content, mut heads) = (0_usize, 0_usize);
     let mut walk = tree.walk(NodeId::ROOT);
     while let Some(step) = walk.next() {
         match step {
-            Step::Enter(node) if main.is_skipped(node) => {
-                walk.pass_over(node);
-                content += usize::from(is_content(tree, node));
-            }
             Step::Enter(node) => {
                 content += usize::from(is_content(tree, node));
-                if is_surrounding(tree, node, content > 0) {
+                heads += usize::from(is_head(tree, node));
+                if main.is_skipped(node) {
+                    walk.pass_over(node);
+                } else if is_surrounding(tree, node, content > 0)
+                    || (heads > 0 && is_list(tree, node))
+                {
                     main.skipped[node.index()] = true;
                     walk.pass_over(node);
                 }
             }
-            Step::Leave(node) => content -= usize::from(is_content(tree, node)),
+            Step::Leave(node) => {
+                content -= usize::from(is_content(tree, node));
+                heads -= usize::from(is_head(tree, node));
+            }
         }
     }
+}
+
+/// The head and foot of content have lists of what can be done with it: read it in other languages, share it, see its tags.
+fn is_head(tree: &Tree, node: NodeId) -> bool {
+    matches!(
+        tree.name(node),
+        Some(&local_name!("header") | &local_name!("footer"))
+    )
+}
+
+fn is_list(tree: &Tree, node: NodeId) -> bool {
+    matches!(
+        tree.name(node),
+        Some(&local_name!("ul") | &local_name!("ol") | &local_name!("menu") | &local_name!("dir"))
+    )
 }
 
 fn is_content(tree: &Tree, node: NodeId) -> bool {

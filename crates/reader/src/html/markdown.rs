@@ -373,9 +373,18 @@ impl Pass<'_> {
         }
         let address = [Key::Src, Key::DataSrc, Key::Srcset]
             .into_iter()
-            .filter_map(|key| self.tree.value(node, key))
-            .filter_map(|source| source.split_whitespace().next())
-            .filter_map(|source| self.base.join(source.trim_end_matches(',')).ok())
+            .filter_map(|key| {
+                let value = self.tree.value(node, key)?;
+                // A set of sources is addresses with sizes, between commas.
+                let first = value.split_whitespace().next().unwrap_or_default();
+                let is_set = key == Key::Srcset;
+                Some(if is_set {
+                    first.trim_end_matches(',')
+                } else {
+                    value.trim()
+                })
+            })
+            .filter_map(|source| self.base.join(source).ok())
             .filter(|url| matches!(url.scheme(), "http" | "https"))
             .map(|url| address(&url))
             .find(|address| address.len() <= PICTURE_BYTES);
