@@ -19,7 +19,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             at_once: available_parallelism().map_or(2, usize::from).clamp(2, 8),
-            memory_bytes: 56 * 1_024 * 1_024,
+            memory_bytes: 48 * 1_024 * 1_024,
             cpu_seconds: 6,
             text_bytes: 2 * 1_024 * 1_024,
         }
