@@ -18,7 +18,9 @@ const PASSES: usize = 8;
 type Mix = fn(u128) -> IpAddr;
 
 pub(crate) fn bench() {
-    println!("one address judged, processor time, {ADDRESSES} random ones, {ROUNDS} rounds; medians");
+    println!(
+        "one address judged, processor time, {ADDRESSES} random ones, {ROUNDS} rounds; medians"
+    );
     let mixes: [(&str, Mix); 4] = [
         ("IPv4", |random| IpAddr::V4(v4(random))),
         ("IPv6, global unicast", |random| {
