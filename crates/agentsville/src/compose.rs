@@ -116,6 +116,7 @@ async fn put_together(
         .at(ServiceName::FetchProxy, async || {
             let deps = fetch_proxy::Deps {
                 connector: connector.clone(),
+                reader: fetch_proxy::reader()?,
                 clock: Arc::clone(clock),
             };
             Ok(fetch_proxy::build(sections.fetch.clone(), deps, lifecycle))

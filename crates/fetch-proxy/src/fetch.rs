@@ -1,43 +1,44 @@
-//! One fetch: a chain of requests, each judged as if it were the first.
+//! One fetch: a chain of requests, and the page that it ends at, under one deadline.
 
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderMap, Response, StatusCode, header};
 use kernel::Timestamp;
-use outbound::{Body, Consumer, End, Schemes, Target};
-use tokio::{
-    sync::Semaphore,
-    time::{Instant, timeout_at},
-};
-use url::{Position, Url};
+use outbound::Body;
+use reader::{Form, Reading, Source};
+use tokio::time::Instant;
+use url::Url;
 
 use crate::{
-    Config, Deps, HostList,
-    page::{self, Kind, Page},
+    Config, Deps, Error, HostList,
+    admission::{Admission, HostPlace, NoPlace, Owner},
+    body::{Bounds, End, Memory},
+    chain::{self, Answer, Chain, Hop},
+    coding::Coding,
+    config::Robots,
+    page::{self, Cutting, Page},
     refusal::{Reason, Refusal},
+    robots::RobotsFiles,
+    snapshots::Snapshots,
 };
 
-/// Fetches that run at the same time in one process; further ones wait, within their deadline. Each may hold a whole body.
-const CONCURRENT_FETCHES: usize = 64;
-/// Who asks. Sites can tell us apart, and find out who we are.
-const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!(
-    "AgentsVille/",
-    env!("CARGO_PKG_VERSION"),
-    " (fetch_url; reads pages for a user's agent)"
-));
-/// Text first, whatever it is next.
-const ACCEPT: HeaderValue = HeaderValue::from_static(
-    "text/html, application/xhtml+xml, application/json;q=0.9, text/*;q=0.9, */*;q=0.5",
-);
-/// Codings that servers use although they were asked not to.
-const CODINGS: [&str; 5] = ["br", "compress", "deflate", "gzip", "zstd"];
-/// Bytes that expand in our memory are not asked for.
-const ACCEPT_ENCODING: HeaderValue = HeaderValue::from_static("identity");
+/// Time that is left of a deadline for reading what has arrived, so that a slow host gives less and not nothing: one in this many
+/// parts, and at most [`MAX_READING_TIME`].
+const READING_PART: u32 = 4;
+const MAX_READING_TIME: Duration = Duration::from_secs(2);
+/// Characters that are shown of a page that says that there is none (HTTP 400 and above).
+const EXCERPT_CHARACTERS: usize = 4_000;
+/// Bytes of a name of a file.
+const FILE_NAME_BYTES: usize = 128;
+/// Bytes that are counted for a snapshot besides its texts.
+const SNAPSHOT_BYTES: usize = 512;
 
 /// What to fetch.
 #[derive(Debug, Clone)]
 pub(crate) struct Ask {
+    /// For whom.
+    pub(crate) owner: Owner,
     /// The URL, as the model wrote it.
     pub(crate) url: String,
     /// Where to go on, in characters.
@@ -48,244 +49,387 @@ pub(crate) struct Ask {
     pub(crate) patience: Duration,
 }
 
-/// A page that came.
-#[derive(Debug, Clone)]
-pub(crate) struct Fetched {
+/// What a chain led to, read.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    /// What was asked for.
+    pub(crate) asked: Url,
+    /// Where the chain ended.
     pub(crate) url: Url,
+    /// What redirected, in order.
+    pub(crate) passed: Vec<Url>,
     pub(crate) status: StatusCode,
     pub(crate) content_type: String,
-    pub(crate) page: Page,
+    pub(crate) reading: Reading,
     pub(crate) end: End,
-    pub(crate) body_bytes: usize,
-    pub(crate) redirects: u32,
+    pub(crate) body_bytes: u64,
+    pub(crate) wire_bytes: u64,
+    /// Whether the text is only the beginning of an error's page.
+    pub(crate) is_excerpt: bool,
     pub(crate) at: Timestamp,
 }
 
-/// How far a chain came, for the wide event, also when it is dropped on the way.
+/// Where a page's text comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// From its host, as asked.
+    Host,
+    /// From its host, since what an earlier piece was of is not kept: it may have changed.
+    HostAgain,
+    /// From what is kept.
+    Snapshot,
+}
+
+/// A page that came.
+#[derive(Debug)]
+pub(crate) struct Fetched {
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) page: Page,
+    pub(crate) origin: Origin,
+}
+
+/// How far a fetch came, for the wide event, also when it is dropped on the way.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     /// The last host, as `host` and port.
     pub(crate) server: Option<(String, u16)>,
     /// Redirects that were followed.
     pub(crate) redirects: u32,
+    /// Time spent waiting for a place.
+    pub(crate) queued: Duration,
+    /// Bytes of bodies, as they were sent.
+    pub(crate) wire_bytes: u64,
+    /// What `robots.txt` meant.
+    pub(crate) robots: Robots,
 }
 
-/// Fetches pages.
+/// Fetches pages. Clones share everything.
 #[derive(Debug, Clone)]
-pub(crate) struct Fetcher {
-    config: Arc<Config>,
+pub(crate) struct Fetcher(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    config: Config,
     deps: Deps,
-    running: Arc<Semaphore>,
+    admission: Admission,
+    memory: Memory,
+    robots: RobotsFiles,
+    snapshots: Snapshots,
 }
 
-/// One request of a chain: where to, and which it is.
-struct Hop {
-    url: Url,
-    target: Target,
-    /// From 0; so many redirects led here.
-    number: u32,
-}
-
-/// The answer to one request of a chain.
-enum Answer {
-    Page(Response<Body>),
-    Redirect(Url),
+impl Snapshot {
+    /// What it takes of memory, about.
+    pub(crate) fn bytes(&self) -> usize {
+        let urls = self.passed.iter().chain([&self.asked, &self.url]);
+        urls.map(|url| url.as_str().len()).sum::<usize>() + self.reading.text.len() + SNAPSHOT_BYTES
+    }
 }
 
 impl Fetcher {
     pub(crate) fn new(config: Config, deps: Deps) -> Self {
-        Self {
-            config: Arc::new(config),
+        Self(Arc::new(Shared {
+            admission: Admission::new(&config),
+            memory: Memory::new(config.body_bytes),
+            robots: RobotsFiles::new(),
+            snapshots: Snapshots::new(
+                config.snapshot,
+                config.snapshot_bytes,
+                Arc::clone(&deps.clock),
+            ),
+            config,
             deps,
-            running: Arc::new(Semaphore::new(CONCURRENT_FETCHES)),
-        }
+        }))
     }
 
-    /// Fetches a page within one deadline, over the wait for a place, every hop and the body.
+    /// Fetches a page within one deadline, over the wait for a place, every hop, the body and reading it; or goes on in one that
+    /// was.
     pub(crate) async fn fetch(
         &self,
         ask: &Ask,
         progress: &mut Progress,
-    ) -> Result<Fetched, Refusal> {
-        let time = self.config.deadline.min(ask.patience);
-        let deadline = Instant::now() + time;
-        let _place = timeout_at(deadline, self.running.acquire())
-            .await
-            .map_err(|_elapsed| {
-                Refusal::new(
+    ) -> Result<Result<Fetched, Refusal>, Error> {
+        let shared = &*self.0;
+        progress.robots = shared.config.robots;
+        let first = match Hop::first(&ask.url) {
+            Ok(hop) => hop,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        progress.server = Some(server(&first));
+        if ask.start_index > 0
+            && let Some(snapshot) = shared.snapshots.find(ask.owner, &first.url)
+        {
+            return Ok(shared.go_on(ask, snapshot, progress));
+        }
+        let deadline = Instant::now() + shared.config.deadline.min(ask.patience);
+        let asked_at = Instant::now();
+        let entered = shared.admission.enter(ask.owner, deadline).await;
+        progress.queued = asked_at.elapsed();
+        let _place = match entered {
+            Ok(place) => place,
+            Err(NoPlace::QueueIsFull) => return Err(Error::Busy),
+            Err(NoPlace::TooLate) => {
+                return Ok(Err(Refusal::new(
                     Reason::Timeout,
                     0,
-                    "too many pages are being fetched at the moment",
-                )
-            })?;
-        let (url, target) = Target::parse(&ask.url, Schemes::Https)
-            .map_err(|refused| Refusal::of(&refused.into(), 0))?;
-        let mut hop = Hop {
-            url,
-            target,
-            number: 0,
-        };
-        loop {
-            progress.server = Some((hop.target.host().to_string(), hop.target.port()));
-            progress.redirects = hop.number;
-            self.check_host(ask, &hop)?;
-            match self.get(&hop, deadline).await? {
-                Answer::Page(response) => return self.read(hop, response, ask, deadline).await,
-                Answer::Redirect(url) => hop = self.next(&hop, url)?,
+                    "many pages are being fetched at the moment, and it did not come to this one's turn",
+                )));
             }
+        };
+        shared.fetch_anew(ask, first, deadline, progress).await
+    }
+}
+
+impl Shared {
+    /// The next piece of what is kept, if its hosts may still be fetched from.
+    fn go_on(
+        &self,
+        ask: &Ask,
+        snapshot: Arc<Snapshot>,
+        progress: &mut Progress,
+    ) -> Result<Fetched, Refusal> {
+        for (number, url) in (0..).zip(snapshot.passed.iter().chain([&snapshot.url])) {
+            let hop = Hop::new(url.clone(), number)?;
+            progress.server = Some(server(&hop));
+            progress.redirects = number;
+            chain::check_host(&self.config, &ask.hosts, &hop)?;
         }
+        Ok(self.page_of(ask, snapshot, Origin::Snapshot))
     }
 
-    fn check_host(&self, ask: &Ask, hop: &Hop) -> Result<(), Refusal> {
-        let host = hop.target.host();
-        if self.config.hosts.allows(host) && ask.hosts.allows(host) {
-            return Ok(());
-        }
-        Err(Refusal::new(
-            Reason::HostNotAllowed,
-            hop.number,
-            &format!("{host} is not among the hosts that may be fetched"),
-        ))
+    async fn fetch_anew(
+        &self,
+        ask: &Ask,
+        first: Hop,
+        deadline: Instant,
+        progress: &mut Progress,
+    ) -> Result<Result<Fetched, Refusal>, Error> {
+        let asked = first.url.clone();
+        let connector = &self.deps.connector;
+        let mut chain = Chain::new(&self.config, &ask.hosts, &self.memory, connector, deadline);
+        self.snapshots.forget(ask.owner, &asked);
+        let (mut hop, mut passed) = (first, Vec::new());
+        let outcome = loop {
+            progress.server = Some(server(&hop));
+            progress.redirects = hop.number;
+            if let Err(refusal) = chain.check_host(&hop) {
+                break Err(refusal);
+            }
+            let waiting_since = Instant::now();
+            let host = hop.target.host().to_string();
+            let entered = self.admission.enter_host(&host, deadline).await;
+            progress.queued += waiting_since.elapsed();
+            let place = match entered {
+                Ok(place) => place,
+                Err(NoPlace::QueueIsFull) => return Err(Error::HostBusy(host)),
+                Err(NoPlace::TooLate) => {
+                    let what = format!(
+                        "many pages of {host} are being fetched, and time ran out before this one's turn"
+                    );
+                    break Err(Refusal::new(Reason::Timeout, hop.number, &what));
+                }
+            };
+            if self.config.robots == Robots::Obey
+                && let Err(refusal) = self.robots.check(&mut chain, &hop).await
+            {
+                break Err(refusal);
+            }
+            match chain.get(&hop).await {
+                Err(refusal) => break Err(refusal),
+                Ok(Answer::Page(response)) => {
+                    break self
+                        .read(
+                            &mut chain,
+                            hop,
+                            (asked, passed),
+                            (*response, place),
+                            deadline,
+                        )
+                        .await;
+                }
+                Ok(Answer::Redirect(url)) => match chain.follow(&hop, url) {
+                    Err(refusal) => break Err(refusal),
+                    Ok(next) => passed.push(std::mem::replace(&mut hop, next).url),
+                },
+            }
+        };
+        progress.wire_bytes = chain.wire_bytes;
+        Ok(outcome.map(|(snapshot, is_kept)| {
+            let snapshot = Arc::new(snapshot);
+            if is_kept {
+                self.snapshots.keep(ask.owner, Arc::clone(&snapshot));
+            }
+            let origin = if ask.start_index > 0 {
+                Origin::HostAgain
+            } else {
+                Origin::Host
+            };
+            self.page_of(ask, snapshot, origin)
+        }))
     }
 
-    fn next(&self, hop: &Hop, url: Url) -> Result<Hop, Refusal> {
-        if hop.number >= self.config.max_hops {
-            return Err(Refusal::new(
-                Reason::Redirect,
-                hop.number,
-                &format!(
-                    "the page redirects once more, and at most {} redirects are followed",
-                    self.config.max_hops
-                ),
-            ));
-        }
-        let number = hop.number + 1;
-        let target = Target::of(&url, Schemes::Https)
-            .map_err(|refused| Refusal::of(&refused.into(), number))?;
-        Ok(Hop {
-            url,
-            target,
-            number,
-        })
-    }
-
-    /// One request. The body of a redirect is dropped unread, and its connection with it.
-    async fn get(&self, hop: &Hop, deadline: Instant) -> Result<Answer, Refusal> {
-        // Path and query alone: the fragment stays here, and the host is the judged one.
-        let request = Request::get(&hop.url[Position::BeforePath..Position::AfterQuery])
-            .header(header::USER_AGENT, USER_AGENT)
-            .header(header::ACCEPT, ACCEPT)
-            .header(header::ACCEPT_ENCODING, ACCEPT_ENCODING)
-            .body(Bytes::new())
-            .map_err(|problem| {
-                Refusal::new(Reason::InvalidUrl, hop.number, &problem.to_string())
-            })?;
-        let response = self
-            .deps
-            .connector
-            .request(&hop.target, Consumer::Fetch, request, deadline)
-            .await
-            .map_err(|error| Refusal::of(&error, hop.number))?;
-        if !is_followed(response.status()) {
-            return Ok(Answer::Page(response));
-        }
-        next_url(&hop.url, response.headers())
-            .map(Answer::Redirect)
-            .map_err(|what| Refusal::new(Reason::Redirect, hop.number, &what))
-    }
-
+    /// Reads what a chain ended at; and whether it may be kept.
     async fn read(
         &self,
+        chain: &mut Chain<'_>,
         hop: Hop,
-        response: Response<Body>,
-        ask: &Ask,
+        (asked, passed): (Url, Vec<Url>),
+        (response, place): (Response<Body>, HostPlace),
         deadline: Instant,
-    ) -> Result<Fetched, Refusal> {
+    ) -> Result<(Snapshot, bool), Refusal> {
+        let at = self.deps.clock.now();
         let status = response.status();
-        let content_type = text_of(response.headers(), &header::CONTENT_TYPE);
-        let announced = text_of(response.headers(), &header::CONTENT_LENGTH)
-            .parse()
-            .ok();
-        refuse_encoding(response.headers(), hop.number)?;
-        let (page, end, body_bytes) = if page::kind_of(&content_type) == Kind::Other {
-            let page = Page::whole(page::describe(&content_type, announced));
-            (page, End::Complete, 0)
-        } else {
-            let (body, end) = response
-                .into_body()
-                .read_at_most(self.config.body_bytes, deadline)
-                .await
-                .map_err(|error| Refusal::of(&error, hop.number))?;
-            let page = match page::read(&body, end) {
-                Some(text) => page::cut(&text, ask.start_index, self.config.page_characters),
-                None => Page::whole(page::describe(&content_type, announced)),
-            };
-            (page, end, body.len())
+        let headers = response.headers().clone();
+        let content_type = text_of(&headers, &header::CONTENT_TYPE);
+        let coding = Coding::of(&headers)
+            .map_err(|what| Refusal::new(Reason::BadResponse, hop.number, &what))?;
+        let bounds = Bounds {
+            wire_bytes: self.config.wire_bytes,
+            decoded_bytes: self.config.body_bytes,
         };
-        Ok(Fetched {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let until = deadline - (left / READING_PART).min(MAX_READING_TIME);
+        let arrived = chain
+            .body_until(response.into_body(), coding, bounds, until)
+            .await;
+        drop(place);
+        if arrived.bytes.is_empty() && arrived.end == End::Late {
+            let error = outbound::Error::TimedOut {
+                host: hop.target.host().to_string(),
+                phase: outbound::Phase::Reading,
+            };
+            return Err(Refusal::of(&error, hop.number));
+        }
+        let body_bytes = u64::try_from(arrived.bytes.len()).unwrap_or(u64::MAX);
+        let mut reading = if arrived.bytes.is_empty() {
+            nothing(status, arrived.end)
+        } else {
+            let source = Source {
+                bytes: Bytes::from(arrived.bytes),
+                content_type: content_type.clone(),
+                url: hop.url.clone(),
+                file_name: file_name(&headers),
+                complete: arrived.end == End::Complete,
+                announced_bytes: announced(&headers, coding),
+            };
+            let read = self.deps.reader.read(source, deadline).await;
+            read.map_err(|error| unread(&error, hop.number))?
+        };
+        drop(arrived.room);
+        let is_error = status.is_client_error() || status.is_server_error();
+        let is_excerpt = is_error && shorten(&mut reading.text, EXCERPT_CHARACTERS);
+        let is_kept = !is_error && !forbids_keeping(&headers);
+        let snapshot = Snapshot {
+            asked,
             url: hop.url,
+            passed,
             status,
             content_type,
-            page,
-            end,
+            reading,
+            end: arrived.end,
             body_bytes,
-            redirects: hop.number,
-            at: self.deps.clock.now(),
-        })
+            wire_bytes: chain.wire_bytes,
+            is_excerpt,
+            at,
+        };
+        Ok((snapshot, is_kept))
+    }
+
+    fn page_of(&self, ask: &Ask, snapshot: Arc<Snapshot>, origin: Origin) -> Fetched {
+        let cutting = match snapshot.reading.form {
+            Form::Markdown => Cutting::Markdown,
+            Form::Text | Form::Pdf | Form::Description | Form::Fallback => Cutting::Text,
+        };
+        let characters = self.config.page_characters;
+        let page = page::cut(&snapshot.reading.text, ask.start_index, characters, cutting);
+        Fetched {
+            snapshot,
+            page,
+            origin,
+        }
     }
 }
 
-/// The statuses that redirect a GET (RFC 9110 section 15.4). 300, 304, 305 and 306 are answers.
-fn is_followed(status: StatusCode) -> bool {
-    matches!(
-        status,
-        StatusCode::MOVED_PERMANENTLY
-            | StatusCode::FOUND
-            | StatusCode::SEE_OTHER
-            | StatusCode::TEMPORARY_REDIRECT
-            | StatusCode::PERMANENT_REDIRECT
-    )
+fn server(hop: &Hop) -> (String, u16) {
+    (hop.target.host().to_string(), hop.target.port())
 }
 
-/// Where a redirect leads. What it means is judged like any URL.
-fn next_url(from: &Url, headers: &HeaderMap) -> Result<Url, String> {
-    let location = headers
-        .get(header::LOCATION)
-        .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
-        .filter(|location| !location.is_empty())
-        .ok_or_else(|| "the page redirects without saying where to".to_owned())?;
-    if location.len() > outbound::URL_BYTES {
-        return Err(format!(
-            "the page redirects to a URL of {} bytes, and at most {} are allowed",
-            location.len(),
-            outbound::URL_BYTES
-        ));
-    }
-    from.join(&location)
-        .map_err(|problem| format!("the page redirects to something that is not a URL: {problem}"))
-}
-
-fn refuse_encoding(headers: &HeaderMap, hop: u32) -> Result<(), Refusal> {
-    let encoding = text_of(headers, &header::CONTENT_ENCODING);
-    if encoding.is_empty() || encoding.eq_ignore_ascii_case("identity") {
-        return Ok(());
-    }
-    // A model reads this sentence as ours: of the server's words only names of codings get into it (RFC 9110 section 8.4.1).
-    let known = |coding: &str| {
-        CODINGS
-            .iter()
-            .any(|known| coding.trim().eq_ignore_ascii_case(known))
+/// What is read where nothing is.
+fn nothing(status: StatusCode, end: End) -> Reading {
+    let text = match (status, end) {
+        (StatusCode::NO_CONTENT, _) => {
+            "[The host answers that there is no content (HTTP 204).]".to_owned()
+        }
+        (StatusCode::NOT_MODIFIED, _) => {
+            "[The host answers that the page has not changed (HTTP 304), and sends none.]"
+                .to_owned()
+        }
+        (_, End::Complete) => "[The page is empty.]".to_owned(),
+        (_, End::Short | End::Corrupt | End::Late | End::Cut | End::CutOnTheWire) => {
+            "[Nothing of the page arrived that can be read.]".to_owned()
+        }
     };
-    let shown = if encoding.split(',').all(known) {
-        encoding.as_str()
-    } else {
-        "in a way that is not known here"
+    Reading {
+        text,
+        form: Form::Description,
+        media_type: String::new(),
+        charset: None,
+        title: None,
+        truncated: None,
+        cost: None,
+    }
+}
+
+fn unread(error: &reader::Error, hop: u32) -> Refusal {
+    let reason = match error {
+        reader::Error::TooSlow | reader::Error::Busy => Reason::Timeout,
+        reader::Error::Failed(problem) => {
+            tracing::error!(%problem, "the reader of pages does not start");
+            Reason::Unreadable
+        }
     };
-    Err(Refusal::new(
-        Reason::BadResponse,
-        hop,
-        &format!("the host sent its answer compressed ({shown}), although it was asked not to"),
-    ))
+    Refusal::new(reason, hop, &error.to_string())
+}
+
+/// Cuts a text to so many characters. Whether something was cut.
+fn shorten(text: &mut String, characters: usize) -> bool {
+    match text.char_indices().nth(characters) {
+        Some((index, _)) => {
+            text.truncate(index);
+            true
+        }
+        None => false,
+    }
+}
+
+/// The size that a body will have decoded, as far as it is known.
+fn announced(headers: &HeaderMap, coding: Coding) -> Option<u64> {
+    match coding {
+        Coding::Identity => text_of(headers, &header::CONTENT_LENGTH).parse().ok(),
+        Coding::Gzip | Coding::Brotli => None,
+    }
+}
+
+/// `Cache-Control: no-store` (RFC 9111 section 5.2.2.5). What is `private` is kept: for the one Player it was fetched for.
+fn forbids_keeping(headers: &HeaderMap) -> bool {
+    headers.get_all(header::CACHE_CONTROL).iter().any(|value| {
+        String::from_utf8_lossy(value.as_bytes())
+            .split([',', ';'])
+            .any(|directive| directive.trim().eq_ignore_ascii_case("no-store"))
+    })
+}
+
+/// The plain `filename` of `Content-Disposition` (RFC 6266), without directories.
+fn file_name(headers: &HeaderMap) -> Option<String> {
+    let value = text_of(headers, &header::CONTENT_DISPOSITION);
+    let name = value.split(';').skip(1).find_map(|parameter| {
+        let (key, value) = parameter.split_once('=')?;
+        key.trim()
+            .eq_ignore_ascii_case("filename")
+            .then(|| value.trim().trim_matches('"'))
+    })?;
+    let name = name.rsplit(['/', '\\']).next().unwrap_or_default();
+    let name = &name[..kernel::floor_char_boundary(name, FILE_NAME_BYTES)];
+    (!name.is_empty()).then(|| kernel::strip_control(name).into_owned())
 }
 
 /// A header's text, if it has one. More than a line's worth is cut.

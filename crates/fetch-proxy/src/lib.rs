@@ -1,7 +1,8 @@
 //! Guarded outbound fetch: `fetch_url`.
 //!
 //! A model aims it, and pages aim the model, so this is the most carefully bounded call of the house: `https:` only, every hop of a
-//! chain judged and connected by [`outbound`], one deadline over all of it, a bound on bytes and on text.
+//! chain judged and connected by [`outbound`], one deadline over all of it, bounds on bytes as they are sent and decoded, on what
+//! runs and waits at the same time, and on text; what is hostile to parse is read by [`reader`]'s children.
 //!
 //! What the guard refuses and what the network does is an answer with a sentence for the model, and the turn goes on; an error is
 //! only what is wrong with the call itself.
@@ -9,6 +10,10 @@
 //! **Architecture invariants:** this service holds no secret but its own key, and links neither a database nor a Provider. Nothing
 //! is sent to a host that could be of use to another: no cookies, no referrer, no credentials.
 
+mod admission;
+mod body;
+mod chain;
+mod coding;
 mod config;
 pub mod egress;
 mod error;
@@ -18,14 +23,17 @@ mod hosts;
 mod page;
 mod refusal;
 mod report;
+mod robots;
+mod snapshots;
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{io, net::SocketAddr, sync::Arc};
 
 use kernel::Clock;
 use outbound::{Connector, Mode};
+use reader::Reader;
 use runtime::{BoxError, GrpcServer, Lifecycle, Settings};
 
-pub use config::Config;
+pub use config::{Config, InvalidUserAgent, Robots, UserAgent};
 pub use error::Error;
 pub use hosts::{HostList, InvalidHost};
 
@@ -42,6 +50,8 @@ const LISTENERS: [&str; 4] = [
 pub struct Deps {
     /// The way out.
     pub connector: Connector,
+    /// Reads what arrives.
+    pub reader: Arc<Reader>,
     /// For the time at which a page was fetched.
     pub clock: Arc<dyn Clock>,
 }
@@ -62,7 +72,14 @@ pub fn connector(settings: &Settings, lifecycle: &Lifecycle) -> Result<Connector
     Ok(connector)
 }
 
-/// The service. It holds nothing between requests and starts no task of its own; `/readyz` warns while the guard only reports.
+/// Reads pages in children that run this very program, whose `main` begins with [`reader::child_main`].
+pub fn reader() -> io::Result<Arc<Reader>> {
+    let program = std::env::current_exe()?;
+    Ok(Arc::new(Reader::new(reader::Config::default(), program)))
+}
+
+/// The service. Between requests it holds nothing but the texts of pages that were just read, for their next pieces, and it starts
+/// no task of its own; `/readyz` warns while the guard only reports.
 pub fn build(config: Config, deps: Deps, lifecycle: &Lifecycle) -> GrpcServer {
     if deps.connector.guard().mode() == Mode::Report {
         lifecycle.readiness().warn(

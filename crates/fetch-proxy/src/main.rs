@@ -17,6 +17,7 @@ fn main() -> ExitCode {
         let connector = fetch_proxy::connector(&context.settings, &context.lifecycle)?;
         let deps = fetch_proxy::Deps {
             connector,
+            reader: fetch_proxy::reader()?,
             clock: context.clock,
         };
         let egress = egress::Deps {

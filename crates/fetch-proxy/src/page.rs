@@ -1,124 +1,25 @@
-//! Bodies to text, and text to pages.
+//! Pages of a text: pieces that a model can read one after another.
 
-use kernel::{clean_text, limits::TOOL_RESULT_BYTES};
-use outbound::End;
+use kernel::limits::TOOL_RESULT_BYTES;
 
 /// Bytes of one page: what a model is shown of a result, less room for what is said about the page.
-const PAGE_BYTES: usize = TOOL_RESULT_BYTES - 2 * 1_024;
-/// How much of a body is looked at to tell text from other things (WHATWG MIME Sniffing section 4 takes 1,445 bytes).
-const SNIFFED_BYTES: usize = 1_024;
-/// A page ends at the end of a line if one is in its last part: one in this many.
-const LAST_PART: usize = 5;
+const PAGE_BYTES: usize = TOOL_RESULT_BYTES - 3 * 1_024;
+/// A page ends at the end of a paragraph if one is in its last part: one in this many.
+const PARAGRAPH_PART: usize = 3;
+/// A page ends at the end of a line, or before a link or a block of code, if that is in its last part: one in this many.
+const LINE_PART: usize = 2;
+/// Bytes of a link that is kept whole.
+const LINK_BYTES: usize = 2_048;
+/// Bytes of the line that opens a block of code, when it is said again.
+const FENCE_LINE_BYTES: usize = 64;
 
-/// Signatures of files that are not text, whatever their server calls them.
-const SIGNATURES: [&[u8]; 9] = [
-    b"%PDF-",
-    b"\x89PNG",
-    b"\xff\xd8\xff",
-    b"GIF8",
-    b"PK\x03\x04",
-    b"\x1f\x8b",
-    b"\x28\xb5\x2f\xfd",
-    b"\x7fELF",
-    b"RIFF",
-];
-
-/// What a server says a body is, before it is read.
+/// How a text is to be cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Text, to be believed once it looks like it.
+pub(crate) enum Cutting {
+    /// Only lines count.
     Text,
-    /// Nothing said: it is text if it looks like it.
-    Unsaid,
-    /// Not text. It is described, not read.
-    Other,
-}
-
-/// The kind that a content type stands for.
-pub(crate) fn kind_of(content_type: &str) -> Kind {
-    let essence = essence(content_type);
-    let Some((top, sub)) = essence.split_once('/') else {
-        return Kind::Unsaid;
-    };
-    let is_text = top == "text"
-        || sub.ends_with("+json")
-        || sub.ends_with("+xml")
-        || sub.ends_with("+yaml")
-        || (top == "application"
-            && matches!(
-                sub,
-                "json"
-                    | "ld+json"
-                    | "x-ndjson"
-                    | "jsonl"
-                    | "xml"
-                    | "yaml"
-                    | "x-yaml"
-                    | "toml"
-                    | "javascript"
-                    | "x-javascript"
-                    | "ecmascript"
-                    | "sql"
-                    | "graphql"
-                    | "x-sh"
-                    | "x-www-form-urlencoded"
-            ));
-    // An SVG is XML, and an image to those who ask for it.
-    if is_text && top != "image" {
-        Kind::Text
-    } else {
-        Kind::Other
-    }
-}
-
-fn essence(content_type: &str) -> String {
-    content_type
-        .split(';')
-        .next()
-        .unwrap_or_default()
-        .trim()
-        .to_ascii_lowercase()
-}
-
-/// The body as text: UTF-8, with what is not replaced, and without the character that a cut has split. None if it is not text
-/// after all.
-pub(crate) fn read(body: &[u8], end: End) -> Option<String> {
-    let sniffed = &body[..body.len().min(SNIFFED_BYTES)];
-    let is_binary = sniffed.contains(&0)
-        || SIGNATURES
-            .iter()
-            .any(|signature| sniffed.starts_with(signature));
-    if is_binary {
-        return None;
-    }
-    let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
-    let text = String::from_utf8_lossy(body);
-    let text = match end {
-        End::Complete => &text,
-        End::Cut | End::Broken => text.trim_end_matches(char::REPLACEMENT_CHARACTER),
-    };
-    Some(clean_text(text).into_owned())
-}
-
-/// What is said of a body that is not text.
-pub(crate) fn describe(content_type: &str, bytes: Option<u64>) -> String {
-    // A server may write anything into the header; no more than a type is told on.
-    let mut shown: String = essence(content_type)
-        .chars()
-        .take_while(|&character| character.is_ascii_alphanumeric() || "/+.-".contains(character))
-        .take(100)
-        .collect();
-    if shown.is_empty() {
-        shown.push_str("a file of an unknown type");
-    }
-    let size = match bytes {
-        Some(1) => "1 byte".to_owned(),
-        Some(bytes) => format!("{bytes} bytes"),
-        None => "of unknown size".to_owned(),
-    };
-    format!(
-        "[This is not text: {shown}, {size}. fetch_url reads text only; a Sandbox can download such a file and work with it.]"
-    )
+    /// Links and blocks of code stay whole where they can, and a block of code that cannot is opened again on the next page.
+    Markdown,
 }
 
 /// One page of a text.
@@ -133,20 +34,8 @@ pub(crate) struct Page {
     pub(crate) total: u64,
 }
 
-impl Page {
-    /// A text of ours, which needs no cutting.
-    pub(crate) fn whole(text: String) -> Self {
-        Self {
-            total: count(&text),
-            text,
-            start: 0,
-            next: None,
-        }
-    }
-}
-
 /// The page that starts at a character and has at most so many.
-pub(crate) fn cut(text: &str, start: u64, characters: usize) -> Page {
+pub(crate) fn cut(text: &str, start: u64, characters: usize, cutting: Cutting) -> Page {
     let total = count(text);
     if start >= total && start > 0 {
         return Page {
@@ -164,32 +53,176 @@ pub(crate) fn cut(text: &str, start: u64, characters: usize) -> Page {
         .nth(skipped)
         .map_or(text.len(), |(index, _)| index);
     let rest = &text[from..];
+    let opened = match cutting {
+        Cutting::Text => None,
+        Cutting::Markdown => Fence::at_end(None, &text[..from]),
+    };
     let by_characters = rest
         .char_indices()
         .nth(characters)
         .map_or(rest.len(), |(index, _)| index);
-    let end = by_characters.min(kernel::floor_char_boundary(rest, PAGE_BYTES));
-    let page = if end < rest.len() {
-        &rest[..at_line_end(&rest[..end])]
+    let full = by_characters.min(kernel::floor_char_boundary(rest, PAGE_BYTES));
+    let end = if full == rest.len() {
+        full
     } else {
-        rest
+        match cutting {
+            Cutting::Text => at_line_end(rest, full),
+            Cutting::Markdown => in_markdown(rest, full, opened.as_ref()),
+        }
     };
-    let next = start + count(page);
+    let next = start + count(&rest[..end]);
+    let mut page = String::with_capacity(end + 2 * FENCE_LINE_BYTES);
+    if let Some(fence) = &opened
+        && !starts_line_that_closes(rest, fence)
+    {
+        page.push_str(&fence.line);
+        page.push('\n');
+    }
+    page.push_str(&rest[..end]);
+    if cutting == Cutting::Markdown
+        && let Some(fence) = Fence::at_end(opened, &rest[..end])
+    {
+        if !page.ends_with('\n') {
+            page.push('\n');
+        }
+        page.push_str(&fence.mark);
+    }
     Page {
-        text: page.to_owned(),
+        text: page,
         start,
         next: (next < total).then_some(next),
         total,
     }
 }
 
-/// Where to end a full page: after the last line that ends in its last part, so that lines stay whole where they are short.
-fn at_line_end(page: &str) -> usize {
-    let earliest = page.len() - page.len() / LAST_PART;
-    match page.rfind('\n') {
-        Some(index) if index + 1 >= earliest => index + 1,
-        Some(_) | None => page.len(),
+/// A block of code that is open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Fence {
+    /// The line that opened it, without what is before its mark.
+    line: String,
+    /// The marks that close it.
+    mark: String,
+    /// Where its line starts.
+    at: usize,
+}
+
+impl Fence {
+    /// The block that is open at the end of a text that began in `open`.
+    fn at_end(open: Option<Self>, text: &str) -> Option<Self> {
+        let (mut open, mut at) = (open, 0);
+        for line in text.split_inclusive('\n') {
+            open = match open {
+                Some(fence) if fence.is_closed_by(line) => None,
+                Some(fence) => Some(fence),
+                None => Self::opened_by(line, at),
+            };
+            at += line.len();
+        }
+        open
     }
+
+    /// `CommonMark` section 4.5.
+    fn opened_by(line: &str, at: usize) -> Option<Self> {
+        let line = line.trim();
+        let mark = marks(line);
+        if mark.len() < 3 || (mark.starts_with('`') && line[mark.len()..].contains('`')) {
+            return None;
+        }
+        // A mark that is longer than its page is no block of code that anybody wrote.
+        if mark.len() > FENCE_LINE_BYTES {
+            return None;
+        }
+        let shown = kernel::floor_char_boundary(line, FENCE_LINE_BYTES);
+        Some(Self {
+            line: line[..shown].to_owned(),
+            mark: mark.to_owned(),
+            at,
+        })
+    }
+
+    fn is_closed_by(&self, line: &str) -> bool {
+        let line = line.trim();
+        let mark = marks(line);
+        mark.len() == line.len() && mark.len() >= self.mark.len() && mark[..1] == self.mark[..1]
+    }
+}
+
+/// The backticks or tildes that a line starts with.
+fn marks(line: &str) -> &str {
+    let Some(mark) = line.chars().next().filter(|&c| c == '`' || c == '~') else {
+        return "";
+    };
+    let end = line.find(|c| c != mark).unwrap_or(line.len());
+    &line[..end]
+}
+
+fn starts_line_that_closes(rest: &str, fence: &Fence) -> bool {
+    rest.split_inclusive('\n')
+        .next()
+        .is_some_and(|line| fence.is_closed_by(line))
+}
+
+/// Where to end a page of plain text: after the last paragraph or line that ends in its last part.
+fn at_line_end(rest: &str, full: usize) -> usize {
+    let page = &rest[..full];
+    let after = |found: Option<usize>, length: usize, part: usize| {
+        found
+            .map(|index| index + length)
+            .filter(|&end| end >= full - full / part)
+    };
+    after(page.rfind("\n\n"), 2, PARAGRAPH_PART)
+        .or_else(|| after(page.rfind('\n'), 1, LINE_PART))
+        .or_else(|| after(page.rfind(' '), 1, LINE_PART))
+        .unwrap_or(full)
+}
+
+/// Where to end a page of Markdown.
+fn in_markdown(rest: &str, full: usize, opened: Option<&Fence>) -> usize {
+    let earliest = full - full / LINE_PART;
+    let end = at_line_end(rest, full);
+    if let Some(fence) = Fence::at_end(opened.cloned(), &rest[..end]) {
+        // Before a block of code that began on this page; else within it, at the end of a line.
+        let began_here = opened.is_none_or(|before| before.at != fence.at || fence.at >= earliest);
+        return if began_here && fence.at >= earliest {
+            fence.at
+        } else {
+            rest[..full]
+                .rfind('\n')
+                .map(|index| index + 1)
+                .filter(|&end| end >= earliest)
+                .unwrap_or(end)
+        };
+    }
+    before_link(rest, end)
+        .filter(|&start| start >= earliest)
+        .unwrap_or(end)
+}
+
+/// The start of the link or image that a cut would go through, if it goes through one that is not too long.
+fn before_link(rest: &str, end: usize) -> Option<usize> {
+    let line = rest[..end].rfind('\n').map_or(0, |index| index + 1);
+    let near = end.saturating_sub(LINK_BYTES).max(line);
+    let near = kernel::floor_char_boundary(rest, near);
+    let mut start = near + rest[near..end].rfind('[')?;
+    // An image in a link starts earlier: "[![alt](image)](page)".
+    if rest[near..start].ends_with("[!") {
+        start -= 2;
+    }
+    let until = kernel::floor_char_boundary(rest, end + LINK_BYTES);
+    let text = &rest[start..until];
+    let text = &text[..text.find('\n').unwrap_or(text.len())];
+    let length = text.find("](").and_then(|middle| {
+        let target = &text[middle..];
+        Some(middle + target.find(')')? + 1)
+    })?;
+    if start + length <= end {
+        return None;
+    }
+    Some(if rest[..start].ends_with('!') {
+        start - 1
+    } else {
+        start
+    })
 }
 
 fn count(text: &str) -> u64 {
@@ -197,88 +230,4 @@ fn count(text: &str) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pages_join_to_the_whole_text_and_never_split_a_character() {
-        let mut pieces: Vec<String> = (0..500).map(|n| format!("line {n} é 村 𝄞\n")).collect();
-        pieces.push("no line ends here ".repeat(200));
-        let text = pieces.concat();
-        let (mut joined, mut start, mut pages) = (String::new(), 0, 0);
-        loop {
-            let page = cut(&text, start, 333);
-            assert!(page.text.chars().count() <= 333);
-            joined.push_str(&page.text);
-            pages += 1;
-            match page.next {
-                Some(next) => start = next,
-                None => break,
-            }
-        }
-        assert_eq!(joined, text);
-        assert!(pages > 20);
-    }
-
-    #[test]
-    fn a_page_is_no_longer_than_a_model_is_shown() {
-        let text = "村".repeat(20_000);
-        let page = cut(&text, 0, 12_000);
-        assert!(page.text.len() <= PAGE_BYTES);
-        assert_eq!((page.next, page.total), (Some(count(&page.text)), 20_000));
-    }
-
-    #[test]
-    fn a_start_beyond_the_end_is_said_and_an_empty_text_is_empty() {
-        assert_eq!(
-            cut("abc", 3, 10).text,
-            "[There is nothing at character 3: the text has 3 characters.]"
-        );
-        assert_eq!(cut("abc", u64::MAX, 10).next, None);
-        assert_eq!(cut("", 0, 10).text, "");
-    }
-
-    #[test]
-    fn what_a_server_calls_text_is_text_only_if_it_looks_like_it() {
-        assert_eq!(read(b"hello", End::Complete), Some("hello".to_owned()));
-        assert_eq!(
-            read(b"\xef\xbb\xbfhello", End::Complete),
-            Some("hello".to_owned())
-        );
-        assert_eq!(
-            read(b"caf\xe9", End::Complete),
-            Some("caf\u{fffd}".to_owned())
-        );
-        assert_eq!(read(b"%PDF-1.7 ...", End::Complete), None);
-        assert_eq!(read(b"\x89PNG\r\n", End::Complete), None);
-        assert_eq!(read(b"a\0b", End::Complete), None);
-        assert_eq!(read(b"caf\xc3", End::Cut), Some("caf".to_owned()));
-        let late_nul = [vec![b'a'; 2_000], vec![0]].concat();
-        assert!(read(&late_nul, End::Complete).is_some_and(|text| text.ends_with('\u{fffd}')));
-    }
-
-    #[test]
-    fn content_types_are_sorted_by_what_can_be_read() {
-        for text in [
-            "text/html; charset=utf-8",
-            "TEXT/PLAIN",
-            "application/json",
-            "application/problem+json",
-            "application/atom+xml",
-            "text/csv",
-        ] {
-            assert_eq!(kind_of(text), Kind::Text, "{text}");
-        }
-        for other in [
-            "image/png",
-            "image/svg+xml",
-            "application/pdf",
-            "application/octet-stream",
-            "application/zip",
-            "audio/mpeg",
-        ] {
-            assert_eq!(kind_of(other), Kind::Other, "{other}");
-        }
-        assert_eq!(kind_of(""), Kind::Unsaid);
-    }
-}
+mod tests;

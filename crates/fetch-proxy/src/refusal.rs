@@ -22,6 +22,8 @@ pub(crate) enum Reason {
     Tls,
     Unreachable,
     BadResponse,
+    Robots,
+    Unreadable,
 }
 
 /// Why there is no page.
@@ -49,16 +51,19 @@ impl Reason {
             Self::Tls => "tls",
             Self::Unreachable => "unreachable",
             Self::BadResponse => "bad_response",
+            Self::Robots => "robots",
+            Self::Unreadable => "unreadable",
         }
     }
 
     /// How a wide event says it.
     pub(crate) const fn outcome(self) -> Outcome {
         match self {
-            Self::NotHttps | Self::Blocked | Self::HostNotAllowed => Outcome::Denied,
+            Self::NotHttps | Self::Blocked | Self::HostNotAllowed | Self::Robots => Outcome::Denied,
             Self::InvalidUrl => Outcome::Error(ErrorCode::InvalidArgument),
             Self::Timeout => Outcome::Error(ErrorCode::DeadlineExceeded),
             Self::Redirect | Self::BadResponse => Outcome::Error(ErrorCode::FailedPrecondition),
+            Self::Unreadable => Outcome::Error(ErrorCode::Internal),
             Self::Unresolvable | Self::Tls | Self::Unreachable => {
                 Outcome::Error(ErrorCode::Unavailable)
             }
@@ -79,7 +84,8 @@ impl Reason {
             Self::Timeout => "the page may be too slow to read; try once more, or another source",
             Self::Tls => "it cannot be read safely; try another source",
             Self::Unreachable => "try again later, or another source",
-            Self::BadResponse => "try another source",
+            Self::BadResponse | Self::Robots => "try another source",
+            Self::Unreadable => "pages cannot be read at the moment",
         }
     }
 }

@@ -1,13 +1,33 @@
 //! The wide event of a fetch.
 
 use kernel::Caller;
-use outbound::End;
 use runtime::{EventKind, Outcome, WideEvent, attributes};
 
 use crate::{
-    fetch::{Ask, Fetched, Progress},
+    Error,
+    body::End,
+    fetch::{Ask, Fetched, Origin, Progress},
     refusal::Refusal,
 };
+
+/// The media type after a look at the body.
+const MEDIA_TYPE: &str = "agentsville.fetch.media_type";
+/// How the characters were written.
+const CHARSET: &str = "agentsville.fetch.charset";
+/// What the text is of the body.
+const FORM: &str = "agentsville.fetch.form";
+/// Bytes of bodies, as they were sent.
+const WIRE_BYTES: &str = "agentsville.fetch.wire_bytes";
+/// Whether the text was kept from before.
+const CACHE_HIT: &str = "agentsville.fetch.cache_hit";
+/// `ignore` or `obey`.
+const ROBOTS: &str = "agentsville.fetch.robots";
+/// Time spent waiting for a place, in milliseconds.
+const QUEUE_MS: &str = "agentsville.fetch.queue_ms";
+/// The most memory that the reader's child had, in bytes.
+const READER_MEMORY: &str = "agentsville.fetch.reader_memory_bytes";
+/// Time of a core that the reader's child took, in microseconds.
+const READER_CORE: &str = "agentsville.fetch.reader_core_us";
 
 /// A fetch as it is recorded: who, where to (the host alone; the URL only while content is on), how far, and how it ended.
 pub(crate) fn begin(caller: &Caller, ask: &Ask) -> WideEvent {
@@ -26,6 +46,11 @@ pub(crate) fn begin(caller: &Caller, ask: &Ask) -> WideEvent {
 
 /// How far it came.
 pub(crate) fn progress(event: &mut WideEvent, progress: &Progress) {
+    let queued = u64::try_from(progress.queued.as_millis()).unwrap_or(u64::MAX);
+    event
+        .set(QUEUE_MS, queued)
+        .set(WIRE_BYTES, progress.wire_bytes)
+        .set(ROBOTS, progress.robots.as_str());
     if let Some((host, port)) = &progress.server {
         event
             .set(attributes::SERVER_ADDRESS, host.clone())
@@ -35,21 +60,10 @@ pub(crate) fn progress(event: &mut WideEvent, progress: &Progress) {
 }
 
 /// How it ended.
-pub(crate) fn end(event: &mut WideEvent, outcome: &Result<Fetched, Refusal>) {
+pub(crate) fn end(event: &mut WideEvent, outcome: &Result<Result<Fetched, Refusal>, Error>) {
     match outcome {
-        Ok(fetched) => {
-            event
-                .outcome(Outcome::Ok)
-                .set(attributes::VERDICT, "allow")
-                .set(attributes::HTTP_STATUS, fetched.status.as_u16())
-                .set(attributes::HTTP_BODY_BYTES, fetched.body_bytes)
-                .set(attributes::OUTPUT_BYTES, fetched.page.text.len())
-                .set(
-                    attributes::TRUNCATED,
-                    fetched.page.next.is_some() || fetched.end != End::Complete,
-                );
-        }
-        Err(refusal) => {
+        Ok(Ok(fetched)) => page(event, fetched),
+        Ok(Err(refusal)) => {
             event
                 .outcome(refusal.reason.outcome())
                 .set(attributes::REASON, refusal.reason.as_str())
@@ -58,5 +72,33 @@ pub(crate) fn end(event: &mut WideEvent, outcome: &Result<Fetched, Refusal>) {
                     refusal.rule.map_or("allow", outbound::Rule::as_str),
                 );
         }
+        Err(error) => {
+            event.outcome(Outcome::Error(error.code()));
+        }
+    }
+}
+
+fn page(event: &mut WideEvent, fetched: &Fetched) {
+    let snapshot = &fetched.snapshot;
+    let reading = &snapshot.reading;
+    let is_cut = fetched.page.next.is_some()
+        || snapshot.end != End::Complete
+        || snapshot.is_excerpt
+        || reading.truncated.is_some();
+    event
+        .outcome(Outcome::Ok)
+        .set(attributes::VERDICT, "allow")
+        .set(attributes::HTTP_STATUS, snapshot.status.as_u16())
+        .set(attributes::HTTP_BODY_BYTES, snapshot.body_bytes)
+        .set(attributes::OUTPUT_BYTES, fetched.page.text.len())
+        .set(attributes::TRUNCATED, is_cut)
+        .set(MEDIA_TYPE, reading.media_type.clone())
+        .set(FORM, reading.form.as_str())
+        .set(CACHE_HIT, fetched.origin == Origin::Snapshot)
+        .set_some(CHARSET, reading.charset.clone());
+    if let (Some(cost), Origin::Host | Origin::HostAgain) = (reading.cost, fetched.origin) {
+        event
+            .set(READER_MEMORY, cost.memory_bytes)
+            .set(READER_CORE, cost.core_micros);
     }
 }

@@ -2,17 +2,35 @@
 
 use std::time::Duration;
 
-use fetch_proxy::Config;
 use kernel::{Caller, PlayerId, ServiceName, SystemClock};
 use proto::fetch::v1::{FetchRequest, RefusalReason, fetch_response::Outcome};
 use testkit::{dns::Answer, dns::Family, events, origin::Reply};
 use tonic::Code;
 
-use crate::support::{Setup, facts, of};
+use crate::{
+    shape::{Shape, in_both_shapes},
+    support::{Setup, facts, of},
+};
 
-#[tokio::test]
-async fn a_redirect_to_metadata_is_refused_at_its_hop() {
-    let setup = Setup::new().await;
+in_both_shapes!(
+    a_redirect_to_metadata_is_refused_at_its_hop,
+    every_way_inside_is_refused_as_a_first_address_and_as_a_redirect,
+    only_https_is_fetched_also_after_a_redirect,
+    five_redirects_are_followed_and_a_sixth_is_not,
+    a_redirect_that_leads_nowhere_is_said_and_its_body_is_not_the_page,
+    a_location_that_is_not_a_redirect_is_not_followed,
+    the_endless_body_of_a_redirect_is_not_waited_for,
+    a_host_is_told_nothing_that_belongs_to_another,
+    one_deadline_covers_the_whole_chain,
+    a_name_that_points_inside_at_the_second_hop_is_refused_there,
+    network_faults_are_told_apart,
+    an_npc_with_a_list_of_hosts_reaches_no_other_at_any_hop,
+    only_npcs_fetch,
+    a_caller_in_a_hurry_gets_what_came_in_its_own_time,
+);
+
+async fn a_redirect_to_metadata_is_refused_at_its_hop(shape: Shape) {
+    let setup = Setup::new(shape).await;
     setup.site.serve("/a", Reply::redirect(302, "/b"));
     setup.site.serve(
         "/b",
@@ -27,9 +45,8 @@ async fn a_redirect_to_metadata_is_refused_at_its_hop() {
     );
 }
 
-#[tokio::test]
-async fn every_way_inside_is_refused_as_a_first_address_and_as_a_redirect() {
-    let setup = Setup::new().await;
+async fn every_way_inside_is_refused_as_a_first_address_and_as_a_redirect(shape: Shape) {
+    let setup = Setup::new(shape).await;
     setup.dns.host("private.test", &["10.0.0.5"]);
     setup.dns.host("mixed.test", &["93.184.216.34", "10.0.0.5"]);
     for (place, (location, rule)) in [
@@ -67,9 +84,8 @@ async fn every_way_inside_is_refused_as_a_first_address_and_as_a_redirect() {
     }
 }
 
-#[tokio::test]
-async fn only_https_is_fetched_also_after_a_redirect() {
-    let setup = Setup::new().await;
+async fn only_https_is_fetched_also_after_a_redirect(shape: Shape) {
+    let setup = Setup::new(shape).await;
     for (url, reason) in [
         ("http://site.test/", RefusalReason::NotHttps),
         ("ftp://site.test/", RefusalReason::NotHttps),
@@ -95,9 +111,8 @@ async fn only_https_is_fetched_also_after_a_redirect() {
     }
 }
 
-#[tokio::test]
-async fn five_redirects_are_followed_and_a_sixth_is_not() {
-    let setup = Setup::new().await;
+async fn five_redirects_are_followed_and_a_sixth_is_not(shape: Shape) {
+    let setup = Setup::new(shape).await;
     for hop in 0..6 {
         let next = format!("/{}", hop + 1);
         setup
@@ -115,9 +130,8 @@ async fn five_redirects_are_followed_and_a_sixth_is_not() {
     assert_eq!(setup.site.requests().len() - before, 6);
 }
 
-#[tokio::test]
-async fn a_redirect_that_leads_nowhere_is_said_and_its_body_is_not_the_page() {
-    let setup = Setup::new().await;
+async fn a_redirect_that_leads_nowhere_is_said_and_its_body_is_not_the_page(shape: Shape) {
+    let setup = Setup::new(shape).await;
     for (path, reply) in [
         ("/missing", Reply::status(302).piece("not the page")),
         ("/empty", Reply::redirect(302, "")),
@@ -130,9 +144,8 @@ async fn a_redirect_that_leads_nowhere_is_said_and_its_body_is_not_the_page() {
     }
 }
 
-#[tokio::test]
-async fn a_location_that_is_not_a_redirect_is_not_followed() {
-    let setup = Setup::new().await;
+async fn a_location_that_is_not_a_redirect_is_not_followed(shape: Shape) {
+    let setup = Setup::new(shape).await;
     for status in [200, 201, 300, 305, 306] {
         let path = format!("/{status}");
         let reply = Reply::redirect(status, "https://127.0.0.1/")
@@ -148,18 +161,16 @@ async fn a_location_that_is_not_a_redirect_is_not_followed() {
     }
 }
 
-#[tokio::test]
-async fn the_endless_body_of_a_redirect_is_not_waited_for() {
-    let setup = Setup::new().await;
+async fn the_endless_body_of_a_redirect_is_not_waited_for(shape: Shape) {
+    let setup = Setup::new(shape).await;
     let endless = Reply::redirect(302, "/end").pause(Duration::from_hours(1));
     setup.site.serve("/start", endless);
     setup.site.serve("/end", Reply::text("here"));
     assert_eq!(setup.page(&setup.url("/start")).await.text, "here");
 }
 
-#[tokio::test]
-async fn a_host_is_told_nothing_that_belongs_to_another() {
-    let setup = Setup::new().await;
+async fn a_host_is_told_nothing_that_belongs_to_another(shape: Shape) {
+    let setup = Setup::new(shape).await;
     let port = setup.site.port();
     let to = format!("https://www.other.test:{port}/end");
     let from = Reply::redirect(302, &to).header("set-cookie", "a=b");
@@ -181,13 +192,8 @@ async fn a_host_is_told_nothing_that_belongs_to_another() {
     }
 }
 
-#[tokio::test]
-async fn one_deadline_covers_the_whole_chain() {
-    let config = Config {
-        deadline: Duration::from_millis(700),
-        ..Config::default()
-    };
-    let setup = Setup::with(config).await;
+async fn one_deadline_covers_the_whole_chain(shape: Shape) {
+    let setup = Setup::with(shape, &[("deadline_seconds", "1")]).await;
     let slow = Duration::from_millis(300);
     for hop in 0..5 {
         let reply = Reply::redirect(302, &format!("/{}", hop + 1)).after(slow);
@@ -200,13 +206,16 @@ async fn one_deadline_covers_the_whole_chain() {
 
     let endless = Reply::text("so far").pause(Duration::from_hours(1));
     setup.site.serve("/endless", endless);
-    let refusal = setup.refusal(&setup.url("/endless")).await;
+    let page = setup.page(&setup.url("/endless")).await;
+    assert_eq!((page.text.as_str(), page.body_short), ("so far", true));
+    let silent = Reply::ok("text/html", "").pause(Duration::from_hours(1));
+    setup.site.serve("/silent", silent);
+    let refusal = setup.refusal(&setup.url("/silent")).await;
     assert_eq!(facts(&refusal), (RefusalReason::Timeout, 0, ""));
 }
 
-#[tokio::test]
-async fn a_name_that_points_inside_at_the_second_hop_is_refused_there() {
-    let setup = Setup::new().await;
+async fn a_name_that_points_inside_at_the_second_hop_is_refused_there(shape: Shape) {
+    let setup = Setup::new(shape).await;
     let port = setup.site.port();
     setup.dns.script(
         "www.other.test",
@@ -223,9 +232,8 @@ async fn a_name_that_points_inside_at_the_second_hop_is_refused_there() {
     assert_eq!(setup.site.accepted(), 1);
 }
 
-#[tokio::test]
-async fn network_faults_are_told_apart() {
-    let setup = Setup::new().await;
+async fn network_faults_are_told_apart(shape: Shape) {
+    let setup = Setup::new(shape).await;
     let port = setup.site.port();
     setup
         .dns
@@ -245,9 +253,8 @@ async fn network_faults_are_told_apart() {
     }
 }
 
-#[tokio::test]
-async fn an_npc_with_a_list_of_hosts_reaches_no_other_at_any_hop() {
-    let setup = Setup::new().await;
+async fn an_npc_with_a_list_of_hosts_reaches_no_other_at_any_hop(shape: Shape) {
+    let setup = Setup::new(shape).await;
     let port = setup.site.port();
     setup.site.serve("/", Reply::text("here"));
     let away = format!("https://www.other.test:{port}/");
@@ -281,9 +288,8 @@ async fn an_npc_with_a_list_of_hosts_reaches_no_other_at_any_hop() {
     assert!(status.message().starts_with("allowed_hosts cannot be used"));
 }
 
-#[tokio::test]
-async fn only_npcs_fetch() {
-    let setup = Setup::new().await;
+async fn only_npcs_fetch(shape: Shape) {
+    let setup = Setup::new(shape).await;
     let player = PlayerId::mint(&SystemClock);
     for caller in [
         Caller::Player(player),
@@ -304,7 +310,7 @@ async fn only_npcs_fetch() {
 
 #[tokio::test]
 async fn a_fetch_is_one_event_that_names_the_host_and_not_the_url() {
-    let setup = Setup::new().await;
+    let setup = Setup::new(Shape::InProcess).await;
     let events = events::capture();
     setup.site.serve(
         "/start?token=hunter2",
@@ -327,7 +333,7 @@ async fn a_fetch_is_one_event_that_names_the_host_and_not_the_url() {
 
 #[tokio::test]
 async fn a_caller_that_hangs_up_leaves_an_event_that_says_how_far_it_came() {
-    let setup = Setup::new().await;
+    let setup = Setup::new(Shape::InProcess).await;
     let events = events::capture();
     let endless = Reply::text("x").pause(Duration::from_hours(1));
     setup.site.serve("/endless", endless);
@@ -346,23 +352,22 @@ async fn a_caller_that_hangs_up_leaves_an_event_that_says_how_far_it_came() {
     assert_eq!(event["server.address"], "site.test");
 }
 
-#[tokio::test]
-async fn a_caller_in_a_hurry_gets_a_sentence_in_its_own_time() {
-    let setup = Setup::new().await;
+async fn a_caller_in_a_hurry_gets_what_came_in_its_own_time(shape: Shape) {
+    let setup = Setup::new(shape).await;
     let endless = Reply::text("x").pause(Duration::from_hours(1));
     setup.site.serve("/endless", endless);
     let outcome = setup
         .ask_within(Duration::from_secs(1), of(&setup.url("/endless")))
         .await;
-    let Ok(Outcome::Refusal(refusal)) = outcome else {
+    let Ok(Outcome::Page(page)) = outcome else {
         panic!("{outcome:?}");
     };
-    assert_eq!(facts(&refusal), (RefusalReason::Timeout, 0, ""));
+    assert_eq!((page.text.as_str(), page.body_short), ("x", true));
 }
 
 #[tokio::test]
 async fn a_refused_fetch_is_an_event_with_the_rule() {
-    let setup = Setup::new().await;
+    let setup = Setup::new(Shape::InProcess).await;
     let events = events::capture();
     setup.refusal("https://127.0.0.1/").await;
     let event = events.one("fetch");

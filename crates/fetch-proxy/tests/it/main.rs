@@ -9,4 +9,5 @@ mod chain;
 mod content;
 mod process;
 mod settings;
+mod shape;
 mod support;

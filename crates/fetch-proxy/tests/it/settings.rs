@@ -82,6 +82,7 @@ async fn report_mode_shows_where_readiness_does() {
     assert_eq!(connector.guard().mode(), Mode::Report);
     let deps = Deps {
         connector,
+        reader: fetch_proxy::reader().expect("a reader"),
         clock: Arc::new(SystemClock),
     };
     build(

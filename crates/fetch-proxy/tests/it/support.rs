@@ -1,79 +1,95 @@
-//! A fetch-proxy in this process, and a Village around it.
+//! A fetch-proxy, and a world around it.
 
 use std::{sync::Arc, time::Duration};
 
-use fetch_proxy::{Config, Deps, build};
-use kernel::{Caller, Clock, NpcId, PlayerId, ServiceName, SystemClock};
-use outbound::{Connector, Consumer, Exemption};
+use kernel::{Caller, Clock, NpcId, PlayerId, SystemClock};
 use proto::fetch::v1::{
     FetchRequest, Page, Refusal, RefusalReason, fetch_response::Outcome,
     fetch_service_client::FetchServiceClient,
 };
-use runtime::{Lifecycle, Peer, ServerLayers, Transport, token::Village};
 use testkit::{
     dns::ScriptedDns,
     origin::{Authority, TlsOrigin},
 };
 use tonic::Status;
 
+use crate::shape::{self, Running, Shape};
+
+/// Names that `fetch_url` may reach on loopback.
+const NAMES: [&str; 4] = ["site.test", "www.other.test", "impostor.test", "dead.test"];
+
 /// A Village whose `site.test` is a web server on loopback that `fetch_url` may reach. So may `*.other.test`'s only host,
 /// `www.other.test`, which is the same server, and `impostor.test`, whose name the server cannot prove. Nothing listens where
 /// `dead.test` is.
 pub(crate) struct Setup {
     pub(crate) dns: ScriptedDns,
+    /// It keeps the file that is trusted.
+    pub(crate) authority: Authority,
     pub(crate) site: TlsOrigin,
     pub(crate) npc: Caller,
-    peer: Peer,
+    pub(crate) running: Running,
 }
 
 impl Setup {
-    pub(crate) async fn new() -> Self {
-        Self::with(Config::default()).await
+    pub(crate) async fn new(shape: Shape) -> Self {
+        Self::with(shape, &[]).await
     }
 
-    pub(crate) async fn with(config: Config) -> Self {
-        let (dns, authority) = (ScriptedDns::start().await, Authority::new());
+    /// With these settings of the section `fetch`.
+    pub(crate) async fn with(shape: Shape, settings: &[(&str, &str)]) -> Self {
+        Self::at(shape, settings, &[], Arc::new(SystemClock)).await
+    }
+
+    /// With a clock besides, which only a fetch-proxy in this process looks at, and with more ports of `site.test`.
+    pub(crate) async fn at(
+        shape: Shape,
+        settings: &[(&str, &str)],
+        ports: &[u16],
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let authority = Authority::new();
+        Self::of(shape, settings, ports, authority, clock).await
+    }
+
+    pub(crate) async fn of(
+        shape: Shape,
+        settings: &[(&str, &str)],
+        ports: &[u16],
+        authority: Authority,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let dns = ScriptedDns::start().await;
         let site = TlsOrigin::start(&authority, &["site.test", "www.other.test"]).await;
-        let names = ["site.test", "www.other.test", "impostor.test"];
-        for name in names {
+        for name in NAMES {
             dns.host(name, &["127.0.0.1"]);
         }
         dns.host("dead.test", &["127.0.0.2"]);
-        let lifecycle = Lifecycle::new();
-        let outbound = outbound::Config {
-            allow: names
-                .into_iter()
-                .chain(["dead.test"])
-                .map(|name| exempt(name, site.port()))
-                .collect(),
-            nameserver: Some(dns.address()),
-            ca_file: Some(authority.pem_path().to_owned()),
-            ..outbound::Config::default()
+        let openings: Vec<String> = NAMES
+            .iter()
+            .map(|name| format!("{name}:{}", site.port()))
+            .chain(ports.iter().map(|port| format!("site.test:{port}")))
+            .map(|to| format!("{{to = {to:?}, for = [\"fetch\"]}}"))
+            .collect();
+        let mut environment: Vec<(String, String)> = settings
+            .iter()
+            .map(|(key, value)| {
+                let name = format!("AGENTSVILLE__FETCH__{}", key.to_ascii_uppercase());
+                (name, (*value).to_owned())
+            })
+            .collect();
+        let mut outbound = |key: &str, value: String| {
+            environment.push((format!("AGENTSVILLE__OUTBOUND__{key}"), value));
         };
-        let connector =
-            Connector::new(&outbound, lifecycle.tracker().clone()).expect("a connector");
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let deps = Deps {
-            connector,
-            clock: Arc::clone(&clock),
-        };
-        let village = Village::generate(&clock).expect("keys");
-        let service = build(config, deps, &lifecycle).layered(ServerLayers {
-            trust: village.trust(),
-            longest_call: Duration::from_mins(1),
-        });
+        outbound("ALLOW", format!("[{}]", openings.join(", ")));
+        outbound("NAMESERVER", dns.address().to_string());
+        outbound("CA_FILE", authority.pem_path().display().to_string());
+        let running = shape::start(shape, environment, clock).await;
         Self {
             dns,
+            authority,
             site,
-            npc: Caller::Npc {
-                npc: NpcId::mint(&*clock),
-                player: PlayerId::mint(&*clock),
-            },
-            peer: Peer::new(
-                Transport::in_process(&service),
-                village.issuer(ServiceName::TurnOrchestrator),
-                ServiceName::FetchProxy,
-            ),
+            npc: npc(),
+            running,
         }
     }
 
@@ -87,7 +103,7 @@ impl Setup {
         caller: &Caller,
         request: FetchRequest,
     ) -> Result<Outcome, Status> {
-        let mut client = FetchServiceClient::new(self.peer.as_caller(caller));
+        let mut client = FetchServiceClient::new(self.running.peer.as_caller(caller));
         let response = client.fetch(request).await?;
         Ok(response.into_inner().outcome.expect("an outcome"))
     }
@@ -98,9 +114,21 @@ impl Setup {
         deadline: Duration,
         request: FetchRequest,
     ) -> Result<Outcome, Status> {
-        let mut client = FetchServiceClient::new(self.peer.channel(&self.npc, deadline));
+        let mut client = FetchServiceClient::new(self.running.peer.channel(&self.npc, deadline));
         let response = client.fetch(request).await?;
         Ok(response.into_inner().outcome.expect("an outcome"))
+    }
+
+    /// The page from a character on, for a caller.
+    pub(crate) async fn page_from(&self, caller: &Caller, url: &str, start: u64) -> Page {
+        let request = FetchRequest {
+            start_index: start,
+            ..of(url)
+        };
+        match self.ask(caller, request).await.expect("an answer") {
+            Outcome::Page(page) => page,
+            Outcome::Refusal(refusal) => panic!("{url} is refused: {refusal:?}"),
+        }
     }
 
     pub(crate) async fn fetch(&self, request: FetchRequest) -> Outcome {
@@ -136,9 +164,10 @@ pub(crate) fn facts(refusal: &Refusal) -> (RefusalReason, u32, &str) {
     (refusal.reason(), refusal.hop, refusal.rule.as_str())
 }
 
-fn exempt(name: &str, port: u16) -> Exemption {
-    Exemption {
-        to: format!("{name}:{port}").parse().expect("an opening"),
-        consumers: vec![Consumer::Fetch],
+/// An NPC for a Player, both of whom are new.
+pub(crate) fn npc() -> Caller {
+    Caller::Npc {
+        npc: NpcId::mint(&SystemClock),
+        player: PlayerId::mint(&SystemClock),
     }
 }
