@@ -7,11 +7,12 @@ use std::{
 };
 
 use kernel::{
-    Caller, ErrorCode, GrantKind, NpcFacts, NpcId, PlayerId, ServiceName, limits::RPC_MESSAGE_BYTES,
+    Caller, ErrorCode, GrantKind, NpcFacts, NpcId, PlayerId, ServiceName, Timestamp,
+    limits::RPC_MESSAGE_BYTES,
 };
 use proto::{
     fetch::v1::{
-        FetchRequest, RefusalReason, fetch_response::Outcome as FetchOutcome,
+        FetchRequest, PageForm, PageOrigin, RefusalReason, fetch_response::Outcome as FetchOutcome,
         fetch_service_client::FetchServiceClient,
     },
     registry::v1::{
@@ -168,20 +169,32 @@ pub(crate) struct Page {
     pub(crate) final_url: String,
     /// The HTTP status.
     pub(crate) status: u32,
-    /// The content type, as the server said it.
-    pub(crate) content_type: String,
+    /// What the body is after a look at it; empty if there was none.
+    pub(crate) media_type: String,
+    /// How its characters were written; empty for what is not text.
+    pub(crate) charset: String,
+    /// What the text is of the body.
+    pub(crate) form: PageForm,
+    /// The page's title. It is whoever's who wrote the page.
+    pub(crate) title: String,
+    /// What redirected, in order.
+    pub(crate) passed_urls: Vec<String>,
     /// The text from `start_index` on.
     pub(crate) text: String,
     /// Where `text` starts, in characters.
     pub(crate) start_index: u64,
     /// Where to go on.
     pub(crate) next_start_index: Option<u64>,
-    /// Characters of the whole text.
+    /// Characters of the whole text, as far as it was read.
     pub(crate) total_characters: u64,
-    /// Whether the body was cut at the bound.
-    pub(crate) body_cut: bool,
-    /// Whether the connection ended before the body did.
-    pub(crate) body_short: bool,
+    /// Whether there is more of it.
+    pub(crate) total_is_minimum: bool,
+    /// What is missing, each in a sentence without its full stop.
+    pub(crate) left_out: Vec<String>,
+    /// Where the text comes from.
+    pub(crate) origin: PageOrigin,
+    /// When it was fetched.
+    pub(crate) fetched_at: Timestamp,
 }
 
 /// What came of a fetch.
@@ -273,15 +286,25 @@ impl Fetch {
         };
         match outcome {
             Some(FetchOutcome::Page(page)) => Fetched::Page(Box::new(Page {
+                form: page.form(),
+                origin: page.origin(),
                 final_url: page.final_url,
                 status: page.status,
-                content_type: page.content_type,
+                media_type: if page.media_type.is_empty() {
+                    page.content_type
+                } else {
+                    page.media_type
+                },
+                charset: page.charset,
+                title: page.title,
+                passed_urls: page.passed_urls,
                 text: page.text,
                 start_index: page.start_index,
                 next_start_index: page.next_start_index,
                 total_characters: page.total_characters,
-                body_cut: page.body_cut,
-                body_short: page.body_short,
+                total_is_minimum: page.total_is_minimum,
+                left_out: page.left_out,
+                fetched_at: Timestamp::from_micros(page.fetched_at_micros),
             })),
             Some(FetchOutcome::Refusal(refusal)) => {
                 let sentence = if refusal.sentence.is_empty() {

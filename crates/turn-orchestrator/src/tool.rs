@@ -26,7 +26,7 @@ const TOLD_FAULTS: usize = 5;
 /// Bytes of one fault, or of one sentence from a peer.
 const FAULT_BYTES: usize = 300;
 /// Bytes of what is said around data: status lines and warnings.
-const LEAD_BYTES: usize = 512;
+const LEAD_BYTES: usize = 768;
 /// Bytes of data from outside in one result, so that the whole stays within [`TOOL_RESULT_BYTES`].
 pub(crate) const DATA_BYTES: usize = TOOL_RESULT_BYTES - FENCE_BYTES - LEAD_BYTES;
 
@@ -167,6 +167,8 @@ pub(crate) struct Data {
     pub(crate) source: String,
     /// The text.
     pub(crate) text: String,
+    /// When it was had, in words of ours that go on from the lead. Not compared: the same text a second later is the same result.
+    pub(crate) stamp: String,
 }
 
 /// Runs a Tool. Dropping the future ends the call.
@@ -231,8 +233,8 @@ pub(crate) fn read(
                 Some(data) => {
                     let cut = data.text.len() > DATA_BYTES;
                     let fenced = fence(call, &data.source, &cut_middle(&data.text, DATA_BYTES));
-                    let lead = cut_end(&lead, LEAD_BYTES / 2);
-                    (format!("{lead}\n{fenced}"), cut)
+                    let lead = cut_end(&lead, LEAD_BYTES * 2 / 3);
+                    (format!("{lead}{}\n{fenced}", data.stamp), cut)
                 }
             };
             text.push_str(warning);

@@ -16,6 +16,7 @@ fn gave(lead: &str, text: Option<&str>) -> Ran {
         data: text.map(|text| Data {
             source: "https://example.com/".to_owned(),
             text: text.to_owned(),
+            stamp: String::new(),
         }),
     }
 }
