@@ -159,12 +159,12 @@ fn parse_port(text: &str) -> Option<u16> {
 mod tests {
     use super::*;
 
-    fn read(method: Method, uri: &str) -> Result<String, (u16, &'static str)> {
+    fn read(method: &Method, uri: &str) -> Result<String, (u16, &'static str)> {
         // What cannot even be a URI is refused where heads are read.
         let Ok(uri) = uri.parse() else {
             return Err((400, "malformed"));
         };
-        target(&method, &uri)
+        target(method, &uri)
             .map(|target| target.to_string())
             .map_err(|denial| (denial.status.as_u16(), denial.rule))
     }
@@ -181,7 +181,11 @@ mod tests {
             ("0177.0.0.01:80", "127.0.0.1:80"),
             ("localhost.:80", "localhost:80"),
         ] {
-            assert_eq!(read(Method::CONNECT, uri), Ok(expected.to_owned()), "{uri}");
+            assert_eq!(
+                read(&Method::CONNECT, uri),
+                Ok(expected.to_owned()),
+                "{uri}"
+            );
         }
     }
 
@@ -225,25 +229,25 @@ mod tests {
             "example.com:443?x",
             &long,
         ] {
-            let refused = read(Method::CONNECT, uri).expect_err(uri);
+            let refused = read(&Method::CONNECT, uri).expect_err(uri);
             assert_eq!(refused.0, 400, "{uri} {refused:?}");
         }
         assert_eq!(
-            read(Method::CONNECT, "user:pw@example.com:443"),
+            read(&Method::CONNECT, "user:pw@example.com:443"),
             Err((400, "userinfo"))
         );
-        assert_eq!(read(Method::CONNECT, "example.com:0"), Err((403, "port")));
-        assert_eq!(read(Method::CONNECT, "example.com:25"), Err((403, "port")));
+        assert_eq!(read(&Method::CONNECT, "example.com:0"), Err((403, "port")));
+        assert_eq!(read(&Method::CONNECT, "example.com:25"), Err((403, "port")));
     }
 
     #[test]
     fn an_absolute_uri_is_plain_http_and_every_other_form_is_none_of_a_proxy() {
         assert_eq!(
-            read(Method::GET, "http://example.com/a?b"),
+            read(&Method::GET, "http://example.com/a?b"),
             Ok("example.com:80".to_owned())
         );
         assert_eq!(
-            read(Method::POST, "http://[::1]:8080"),
+            read(&Method::POST, "http://[::1]:8080"),
             Ok("[::1]:8080".to_owned())
         );
         for (uri, rule) in [
@@ -262,9 +266,9 @@ mod tests {
             ("http://a b/", "malformed"),
             ("http://example.com\\@evil.example/", "malformed"),
         ] {
-            assert_eq!(read(Method::GET, uri), Err((400, rule)), "{uri}");
+            assert_eq!(read(&Method::GET, uri), Err((400, rule)), "{uri}");
         }
         let long = format!("http://example.com/{}", "a".repeat(URI_BYTES));
-        assert_eq!(read(Method::GET, &long), Err((400, "url-too-long")));
+        assert_eq!(read(&Method::GET, &long), Err((400, "url-too-long")));
     }
 }

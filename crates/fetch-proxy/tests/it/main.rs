@@ -7,6 +7,7 @@
 
 mod chain;
 mod content;
+mod egress;
 mod process;
 mod settings;
 mod shape;
