@@ -13,12 +13,14 @@ mod denial;
 mod destination;
 mod exchange;
 mod forward;
+mod framing;
 mod head;
 mod hello;
 mod identity;
 mod places;
 mod pulse;
 mod report;
+mod stream;
 mod tunnel;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};

@@ -1,35 +1,28 @@
-//! A client's connection: TLS if there is any, the first head, then HTTP/1.1 until the end.
+//! A client's connection: TLS if there is any, then HTTP/1.1 until the end.
 
 use std::{sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use tokio::{
-    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     net::TcpStream,
     sync::OwnedSemaphorePermit,
-    time::timeout,
+    time::{sleep_until, timeout},
 };
 use tokio_rustls::TlsAcceptor;
 
 use super::{
     Shared,
-    denial::Denial,
     destination::Form,
     exchange::Client,
-    head::{self, HEAD_BYTES, HEADER_LINES, NoHead},
-    pulse::{ClientStream, Pulse},
+    head::{HEAD_BYTES, HEADER_LINES},
+    pulse::Pulse,
     report::Record,
+    stream::{ClientStream, Socket, Talk},
 };
 
 /// How much longer a silent connection is kept than a request that waits for its answer, so that the client is told.
 const TO_BE_TOLD: Duration = Duration::from_secs(5);
-/// How long, and for how many bytes, a client that was refused at once may go on talking: closing earlier would take back what it
-/// was told.
-const FAREWELL: Duration = Duration::from_secs(1);
-const FAREWELL_BYTES: u64 = 256 * 1_024;
-
 /// Serves a connection to its end; a tunnel goes on after it.
 pub(super) async fn serve(
     shared: Arc<Shared>,
@@ -57,44 +50,49 @@ pub(super) async fn serve(
 
 async fn serve_stream<S>(shared: Arc<Shared>, stream: S, place: OwnedSemaphorePermit)
 where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: Socket + Send + 'static,
 {
     let soft = shared.lifecycle.soft();
-    let pulse = Pulse::new();
-    let mut stream = ClientStream::new(stream, Arc::clone(&pulse));
-    let opened = tokio::select! {
-        opened = head::read(&mut stream, shared.config.header) => opened,
-        () = soft.cancelled() => return,
-    };
-    match opened {
-        Ok(()) => {}
-        Err(NoHead::Gone) => return,
-        Err(NoHead::Refused(denial)) => {
-            Record::begin(Form::Other, None, pulse).denied(&denial);
-            return part(stream, &denial).await;
-        }
-    }
+    let (pulse, talk) = (Pulse::new(), Talk::new());
+    let stream = ClientStream::new(stream, Arc::clone(&pulse), Arc::clone(&talk));
     let config = &shared.config;
-    let (header, idle, lifetime) = (config.header, config.idle + TO_BE_TOLD, config.lifetime);
+    let (header, idle) = (config.header, config.idle + TO_BE_TOLD);
+    let old = pulse.grown(config.lifetime);
     let client = Client::new(shared, Arc::clone(&pulse), place);
     let service =
         service_fn(move |request: http::Request<Incoming>| Arc::clone(&client).serve(request));
     let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(header)
+        // Heads are timed where they are read.
+        .header_read_timeout(None)
         .max_buf_size(HEAD_BYTES)
         .max_headers(HEADER_LINES)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     let mut connection = std::pin::pin!(connection);
-    let outcome = tokio::select! {
-        outcome = connection.as_mut() => outcome,
-        cut = pulse.stops(idle, lifetime) => return pulse.end(cut),
-        () = soft.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            tokio::select! {
-                outcome = connection.as_mut() => outcome,
-                cut = pulse.stops(idle, lifetime) => return pulse.end(cut),
+    let mut refused = std::pin::pin!(talk.refused(header));
+    let mut silent = std::pin::pin!(pulse.is_silent(idle));
+    // What is being served is served to its end, whose bounds are its own.
+    let mut ending = Ending::NotYet;
+    let outcome = loop {
+        tokio::select! {
+            outcome = connection.as_mut() => break outcome,
+            cut = silent.as_mut() => return pulse.end(cut),
+            denial = refused.as_mut(), if ending != Ending::Refused => {
+                let Some(denial) = denial else {
+                    return;
+                };
+                Record::begin(Form::Other, None, Arc::clone(&pulse)).denied(&denial);
+                talk.say_farewell(&denial);
+                connection.as_mut().graceful_shutdown();
+                ending = Ending::Refused;
+            }
+            () = soft.cancelled(), if ending == Ending::NotYet => {
+                connection.as_mut().graceful_shutdown();
+                ending = Ending::Begun;
+            }
+            () = sleep_until(old), if ending == Ending::NotYet => {
+                connection.as_mut().graceful_shutdown();
+                ending = Ending::Begun;
             }
         }
     };
@@ -106,19 +104,11 @@ where
     }
 }
 
-/// Says why there is nothing to serve, and closes.
-async fn part<S>(mut stream: ClientStream<S>, denial: &Denial)
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    // What was read is not answered, and not read again.
-    stream.put_back(Bytes::new());
-    let farewell = async {
-        stream.write_all(&denial.bytes()).await?;
-        stream.shutdown().await?;
-        let mut rest = (&mut stream).take(FAREWELL_BYTES);
-        tokio::io::copy(&mut rest, &mut tokio::io::sink()).await
-    };
-    // Whether it was heard is the client's business.
-    drop(timeout(FAREWELL, farewell).await);
+/// Whether a connection takes more requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    NotYet,
+    Begun,
+    /// A head was refused, and is answered last.
+    Refused,
 }

@@ -2,6 +2,8 @@
 //!
 //! **Architecture invariant:** nothing here repeats a token, or an address that a name stands for inside.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
@@ -48,6 +50,18 @@ impl Denial {
     /// The request is not one that a proxy can be asked.
     pub(super) fn malformed(sentence: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, Rule::Malformed.as_str(), sentence)
+    }
+
+    /// A head did not come in its time.
+    pub(super) fn too_slow(time: Duration) -> Self {
+        Self::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "timeout",
+            format!(
+                "the head of the request did not come within {} seconds",
+                time.as_secs()
+            ),
+        )
     }
 
     /// Nobody says who is asking, or nobody who may.

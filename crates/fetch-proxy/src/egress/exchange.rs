@@ -11,14 +11,14 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::combinators::UnsyncBoxBody;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use outbound::{Consumer, Lane, LaneBounds, Target};
 use runtime::BoxError;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
     Shared,
-    denial::Denial,
+    denial::{Denial, REFUSAL},
     destination::{self, Form},
     forward,
     identity::{Pass, Whose},
@@ -27,6 +27,9 @@ use super::{
     report::Record,
     tunnel,
 };
+
+/// The only expectation that there is (RFC 9110 section 10.1.1).
+const CONTINUE: &[u8] = b"100-continue";
 
 /// The body of an answer.
 pub(super) type Reply = UnsyncBoxBody<Bytes, BoxError>;
@@ -89,10 +92,14 @@ impl Client {
     ) -> Result<Response<Reply>, Infallible> {
         let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
         let is_connect = *request.method() == Method::CONNECT;
+        let has_body = !request.body().is_end_stream();
         let mut response = self.answer(request).await;
-        // After a tunnel that was refused may come what was meant for the tunnel: it is never read as a request.
-        let is_refused_tunnel = is_connect && !response.status().is_success();
-        if is_refused_tunnel || number >= self.shared.config.requests_per_connection {
+        // After a tunnel that was refused may come what was meant for the tunnel: it is never read as a request. And a body that
+        // nobody takes is not read to its end.
+        let is_refused = response.headers().contains_key(REFUSAL);
+        if (is_refused && (is_connect || has_body))
+            || number >= self.shared.config.requests_per_connection
+        {
             response
                 .headers_mut()
                 .insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -130,6 +137,14 @@ impl Client {
         }
         if request.headers().get_all(header::HOST).iter().count() > 1 {
             return Err(Denial::malformed("there is more than one Host"));
+        }
+        let expected = request.headers().get(header::EXPECT);
+        if expected.is_some_and(|value| !value.as_bytes().eq_ignore_ascii_case(CONTINUE)) {
+            return Err(Denial::new(
+                StatusCode::EXPECTATION_FAILED,
+                "expect",
+                "nothing can be expected but 100-continue",
+            ));
         }
         let pass = Pass::of(request.headers(), &self.shared.trust)?;
         record.whose(pass.whose);

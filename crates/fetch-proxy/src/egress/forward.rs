@@ -5,7 +5,10 @@
 
 use std::{
     pin::Pin,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     task::{Context, Poll, ready},
 };
 
@@ -16,13 +19,14 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use outbound::{RequestBody, Target};
 use runtime::BoxError;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::{
     denial::{Denial, REFUSAL},
     exchange::{Client, Reply, deny},
     identity::Pass,
     places::Place,
+    pulse::Cut,
     report::{End, Record, Traffic},
 };
 
@@ -56,18 +60,21 @@ pub(super) async fn pass_on(
         let denial = Denial::too_many_bytes(StatusCode::PAYLOAD_TOO_LARGE).at(&target);
         return deny(record, &denial);
     }
-    let request = onward(request, record.traffic(), limit);
-    let lane = client.lane(pass.whose);
     let now = Instant::now();
-    let answer = lane.request_within(
-        &target,
-        request,
-        now + config.connect,
-        now + config.lifetime,
-    );
+    let (connected_by, old) = (now + config.connect, now + config.lifetime);
+    let traffic = record.traffic();
+    let request = onward(request, &traffic, limit, old);
+    let lane = client.lane(pass.whose);
+    let answer = lane.request_within(&target, request, connected_by, old);
     let answered = tokio::select! {
-        answered = answer => answered.map_err(|error| Denial::of(&error, &target)),
-        _cut = client.pulse().stops(config.idle, config.lifetime) => Err(Denial::new(
+        answered = answer => answered.map_err(|error| {
+            if traffic.is_too_much.load(Ordering::Relaxed) {
+                Denial::too_many_bytes(StatusCode::PAYLOAD_TOO_LARGE).at(&target)
+            } else {
+                Denial::of(&error, &target)
+            }
+        }),
+        _cut = client.pulse().stops(config.idle, old) => Err(Denial::new(
             StatusCode::GATEWAY_TIMEOUT,
             "timeout",
             "it took too long to answer",
@@ -86,16 +93,22 @@ pub(super) async fn pass_on(
     head.extensions = http::Extensions::new();
     let relayed = Relayed {
         body,
-        traffic: record.traffic(),
+        traffic,
         record: Some(record),
         limit,
+        old: Box::pin(sleep_until(old)),
         _place: place,
     };
     Response::from_parts(head, relayed.boxed_unsync())
 }
 
 /// The request as it goes on. Its URI gives path and query; the connector says the host.
-fn onward(request: Request<Incoming>, traffic: Arc<Traffic>, limit: u64) -> Request<RequestBody> {
+fn onward(
+    request: Request<Incoming>,
+    traffic: &Arc<Traffic>,
+    limit: u64,
+    old: Instant,
+) -> Request<RequestBody> {
     let (mut head, body) = request.into_parts();
     strip(&mut head.headers);
     head.extensions = http::Extensions::new();
@@ -105,8 +118,9 @@ fn onward(request: Request<Incoming>, traffic: Arc<Traffic>, limit: u64) -> Requ
     } else {
         RequestBody::streamed(Uploaded {
             body,
-            traffic,
+            traffic: Arc::clone(traffic),
             limit,
+            old: Box::pin(sleep_until(old)),
         })
     };
     Request::from_parts(head, body)
@@ -151,11 +165,23 @@ fn strip(headers: &mut HeaderMap) {
     }
 }
 
+/// Counts a piece, unless it would be too much.
+fn count(frame: &Frame<Bytes>, total: &AtomicU64, limit: u64) -> bool {
+    let length = frame.data_ref().map_or(0, Bytes::len);
+    let length = u64::try_from(length).unwrap_or(u64::MAX);
+    if total.load(Ordering::Relaxed).saturating_add(length) > limit {
+        return false;
+    }
+    total.fetch_add(length, Ordering::Relaxed);
+    true
+}
+
 /// The body of a request, counted and bounded.
 struct Uploaded {
     body: Incoming,
     traffic: Arc<Traffic>,
     limit: u64,
+    old: Pin<Box<Sleep>>,
 }
 
 impl http_body::Body for Uploaded {
@@ -167,16 +193,17 @@ impl http_body::Body for Uploaded {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = self.get_mut();
+        if this.old.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Some(Err(BoxError::from("it took too long to send"))));
+        }
         let frame = ready!(Pin::new(&mut this.body).poll_frame(cx));
         Poll::Ready(frame.map(|frame| {
             let frame = frame?;
-            let length = frame.data_ref().map_or(0, Bytes::len);
-            let length = u64::try_from(length).unwrap_or(u64::MAX);
-            let before = this.traffic.up.fetch_add(length, Ordering::Relaxed);
-            if before.saturating_add(length) > this.limit {
-                return Err(BoxError::from("the body is longer than may go through"));
+            if count(&frame, &this.traffic.up, this.limit) {
+                return Ok(frame);
             }
-            Ok(frame)
+            this.traffic.is_too_much.store(true, Ordering::Relaxed);
+            Err(BoxError::from("the body is longer than may go through"))
         }))
     }
 
@@ -195,6 +222,7 @@ struct Relayed {
     traffic: Arc<Traffic>,
     record: Option<Record>,
     limit: u64,
+    old: Pin<Box<Sleep>>,
     _place: Place,
 }
 
@@ -215,6 +243,10 @@ impl http_body::Body for Relayed {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = self.get_mut();
+        if this.old.as_mut().poll(cx).is_ready() {
+            this.ended(End::Cut(Cut::Lifetime));
+            return Poll::Ready(Some(Err(BoxError::from("it took too long to read"))));
+        }
         match ready!(Pin::new(&mut this.body).poll_frame(cx)) {
             None => {
                 this.ended(End::Complete);
@@ -225,16 +257,12 @@ impl http_body::Body for Relayed {
                 Poll::Ready(Some(Err(error.into())))
             }
             Some(Ok(frame)) => {
-                let length = frame.data_ref().map_or(0, Bytes::len);
-                let length = u64::try_from(length).unwrap_or(u64::MAX);
-                let before = this.traffic.down.load(Ordering::Relaxed);
-                if before.saturating_add(length) > this.limit {
+                if !count(&frame, &this.traffic.down, this.limit) {
                     this.ended(End::TooManyBytes);
                     return Poll::Ready(Some(Err(BoxError::from(
                         "the body is longer than may go through",
                     ))));
                 }
-                this.traffic.down.fetch_add(length, Ordering::Relaxed);
                 Poll::Ready(Some(Ok(frame)))
             }
         }

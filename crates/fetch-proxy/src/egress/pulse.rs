@@ -1,21 +1,14 @@
-//! Whether a connection still moves: silence and age, seen at the client's side, through which every byte goes.
+//! Whether a connection still moves, seen at the client's side, through which every byte goes, and whether it is in use.
 
 use std::{
-    io,
-    pin::Pin,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
-    task::{Context, Poll, ready},
     time::Duration,
 };
 
-use bytes::{Buf as _, Bytes};
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    time::{Instant, sleep_until},
-};
+use tokio::time::{Instant, sleep_until};
 
 /// When a client's connection was opened, and when a byte last went over it.
 #[derive(Debug)]
@@ -24,6 +17,8 @@ pub(super) struct Pulse {
     /// Milliseconds from then to the last byte.
     last: AtomicU64,
     cut: OnceLock<Cut>,
+    /// Tunnels and requests that have begun and not come to a good end.
+    serving: AtomicUsize,
 }
 
 /// Why a connection that somebody would still use is ended.
@@ -52,28 +47,57 @@ impl Pulse {
             born: Instant::now(),
             last: AtomicU64::new(0),
             cut: OnceLock::new(),
+            serving: AtomicUsize::new(0),
         })
     }
 
-    fn beat(&self) {
+    /// A byte went over it.
+    pub(super) fn beat(&self) {
         let age = u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last.store(age, Ordering::Relaxed);
     }
 
-    /// Waits until the connection was silent for so long, or is so old.
-    pub(super) async fn stops(&self, idle: Duration, lifetime: Duration) -> Cut {
+    /// Something begins to be served.
+    pub(super) fn begin(&self) {
+        self.serving.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It came to a good end: what the client has of it is all that there is.
+    pub(super) fn finish(&self) {
+        self.serving.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether something was not served to its end.
+    pub(super) fn is_serving(&self) -> bool {
+        self.serving.load(Ordering::Relaxed) > 0
+    }
+
+    /// When the connection is so old.
+    pub(super) fn grown(&self, age: Duration) -> Instant {
+        self.born + age
+    }
+
+    /// Waits until nothing moved for so long.
+    pub(super) async fn is_silent(&self, idle: Duration) -> Cut {
         loop {
-            let last = self.born + Duration::from_millis(self.last.load(Ordering::Relaxed));
-            let (silent, old) = (last + idle, self.born + lifetime);
-            let now = Instant::now();
-            if now >= old {
-                return Cut::Lifetime;
-            }
-            if now >= silent {
+            let silent = self.silent_after(idle);
+            if Instant::now() >= silent {
                 return Cut::Idle;
             }
-            sleep_until(silent.min(old)).await;
+            sleep_until(silent).await;
         }
+    }
+
+    /// Waits until nothing moved for so long, or until a time.
+    pub(super) async fn stops(&self, idle: Duration, old: Instant) -> Cut {
+        tokio::select! {
+            cut = self.is_silent(idle) => cut,
+            () = sleep_until(old) => Cut::Lifetime,
+        }
+    }
+
+    fn silent_after(&self, idle: Duration) -> Instant {
+        self.born + Duration::from_millis(self.last.load(Ordering::Relaxed)) + idle
     }
 
     /// Notes why it is ended, for those whose work is ended with it.
@@ -84,90 +108,5 @@ impl Pulse {
     /// Why it was ended, if it was.
     pub(super) fn cut(&self) -> Option<Cut> {
         self.cut.get().copied()
-    }
-}
-
-/// A client's stream, with what was read of it already, and its pulse.
-#[derive(Debug)]
-pub(super) struct ClientStream<S> {
-    again: Bytes,
-    stream: S,
-    pulse: Arc<Pulse>,
-}
-
-impl<S> ClientStream<S> {
-    /// The stream from its beginning.
-    pub(super) fn new(stream: S, pulse: Arc<Pulse>) -> Self {
-        Self {
-            again: Bytes::new(),
-            stream,
-            pulse,
-        }
-    }
-
-    /// Gives these bytes to be read again, before any others.
-    pub(super) fn put_back(&mut self, bytes: Bytes) {
-        self.again = bytes;
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for ClientStream<S> {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        if this.again.has_remaining() {
-            let count = this.again.len().min(buffer.remaining());
-            buffer.put_slice(&this.again.split_to(count));
-            return Poll::Ready(Ok(()));
-        }
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut this.stream).poll_read(cx, buffer))?;
-        if buffer.filled().len() > before {
-            this.pulse.beat();
-        }
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let written = ready!(Pin::new(&mut this.stream).poll_write(cx, bytes))?;
-        if written > 0 {
-            this.pulse.beat();
-        }
-        Poll::Ready(Ok(written))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let written = ready!(Pin::new(&mut this.stream).poll_write_vectored(cx, slices))?;
-        if written > 0 {
-            this.pulse.beat();
-        }
-        Poll::Ready(Ok(written))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
     }
 }

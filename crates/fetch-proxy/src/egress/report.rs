@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use http::Method;
@@ -43,6 +43,8 @@ pub(super) struct Traffic {
     pub(super) up: AtomicU64,
     /// To the client.
     pub(super) down: AtomicU64,
+    /// Whether the client would have sent more than may go through.
+    pub(super) is_too_much: AtomicBool,
 }
 
 /// How something that was let pass ended.
@@ -101,6 +103,7 @@ pub(super) struct Record {
 impl Record {
     /// Begins now.
     pub(super) fn begin(form: Form, method: Option<&Method>, pulse: Arc<Pulse>) -> Self {
+        pulse.begin();
         let mut event = WideEvent::begin(EventKind::EgressTunnel);
         event.set(FORM, form.as_str());
         if let Some(method) = method {
@@ -148,6 +151,7 @@ impl Record {
     /// It was not served.
     pub(super) fn denied(&mut self, denial: &Denial) {
         self.has_end = true;
+        self.pulse.finish();
         self.status(denial.status);
         self.event
             .set(attributes::VERDICT, denial.rule)
@@ -158,6 +162,10 @@ impl Record {
     /// It ended so.
     pub(super) fn ended(&mut self, end: End) {
         self.has_end = true;
+        // What ends otherwise must not look whole: its connection is reset.
+        if end == End::Complete {
+            self.pulse.finish();
+        }
         if end.outcome() == Outcome::Denied {
             self.event.set(attributes::VERDICT, end.as_str());
         }

@@ -14,6 +14,7 @@ use http_body_util::{BodyExt as _, Empty};
 use hyper::{body::Incoming, upgrade::OnUpgrade};
 use hyper_util::rt::TokioIo;
 use outbound::{Consumer, Target};
+use rustix::net::sockopt::set_socket_linger;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     net::TcpStream,
@@ -94,9 +95,11 @@ impl Tunnel {
         C: AsyncRead + AsyncWrite + Unpin + Send,
     {
         let config = &self.client.shared().config;
-        let (idle, lifetime) = (config.idle, config.lifetime);
+        let (idle, old) = (config.idle, Instant::now() + config.lifetime);
         let limit = config.tunnel_bytes;
         let traffic = self.record.traffic();
+        // Until it is known that all went through, closing it is breaking it off.
+        on_close(&server, OnClose::Reset);
         let (mut from_client, mut to_client) = tokio::io::split(client);
         let (mut from_server, mut to_server) = server.into_split();
         let up = async {
@@ -109,12 +112,36 @@ impl Tunnel {
             pump(&mut from_client, &mut to_server, &traffic.up, limit).await
         };
         let down = pump(&mut from_server, &mut to_client, &traffic.down, limit);
-        let end = both(up, down, self.client.pulse(), idle, lifetime).await;
-        if end == End::SniMismatch {
+        let end = both(up, down, self.client.pulse(), idle, old).await;
+        match end {
+            End::Complete => on_close(from_server.as_ref(), OnClose::Finish),
             // The client is told in its own protocol, if it still listens.
-            drop(timeout(HALF_CLOSED, to_client.write_all(&hello::UNRECOGNIZED_NAME)).await);
+            End::SniMismatch => {
+                let alert = to_client.write_all(&hello::UNRECOGNIZED_NAME);
+                drop(timeout(HALF_CLOSED, alert).await);
+            }
+            End::Broken | End::HalfClosed | End::Cut(_) | End::TooManyBytes | End::NotTls => {}
         }
         end
+    }
+}
+
+/// How a connection is closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OnClose {
+    /// What was sent still arrives, and then the end.
+    Finish,
+    /// The other side hears that it was broken off.
+    Reset,
+}
+
+fn on_close(server: &TcpStream, how: OnClose) {
+    let linger = match how {
+        OnClose::Finish => None,
+        OnClose::Reset => Some(Duration::ZERO),
+    };
+    if let Err(error) = set_socket_linger(server, linger) {
+        tracing::debug!(%error, "how a connection is closed could not be set");
     }
 }
 
@@ -124,20 +151,20 @@ async fn both(
     down: impl Future<Output = Result<(), End>> + Send,
     pulse: &Pulse,
     idle: Duration,
-    lifetime: Duration,
+    old: Instant,
 ) -> End {
     let (mut up, mut down) = (std::pin::pin!(up), std::pin::pin!(down));
     let (first, rest): (_, Pin<&mut (dyn Future<Output = Result<(), End>> + Send)>) = tokio::select! {
         done = &mut up => (done, down),
         done = &mut down => (done, up),
-        cut = pulse.stops(idle, lifetime) => return End::Cut(cut),
+        cut = pulse.stops(idle, old) => return End::Cut(cut),
     };
     if let Err(end) = first {
         return end;
     }
     tokio::select! {
         done = rest => done.err().unwrap_or(End::Complete),
-        _cut = pulse.stops(idle.min(HALF_CLOSED), lifetime) => End::HalfClosed,
+        _cut = pulse.stops(idle.min(HALF_CLOSED), old) => End::HalfClosed,
     }
 }
 

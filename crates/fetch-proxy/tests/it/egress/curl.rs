@@ -9,6 +9,7 @@ in_both_shapes!(
     curl_downloads_and_uploads_megabytes_over_a_tunnel_and_by_absolute_form,
     curl_shows_its_token_as_a_bearers_too,
     curl_is_told_why_it_may_not_connect,
+    curl_that_uploads_megabytes_to_a_refused_host_is_told_why,
 );
 
 const MEGABYTES: usize = 5 * 1_024 * 1_024;
@@ -86,4 +87,19 @@ async fn curl_is_told_why_it_may_not_connect(shape: Shape) {
     ];
     let (_done, said) = run("curl", &plain).await;
     assert!(said.contains(r#""rule":"metadata""#), "{said}");
+}
+
+async fn curl_that_uploads_megabytes_to_a_refused_host_is_told_why(shape: Shape) {
+    let world = World::start().await;
+    let proxy = world.proxy(shape, &[]).await;
+    let (_folder, path) = folder();
+    let sent = path.join("sent");
+    std::fs::write(&sent, bytes()).expect("a file");
+    let (upload, proxy_url) = (format!("@{}", sent.display()), proxy.url(&world.token()));
+    for expect in ["Expect: 100-continue", "Expect:"] {
+        let mut arguments = vec!["-sS", "--proxy", &proxy_url, "-H", expect];
+        arguments.extend(["-X", "POST", "--data-binary", &upload, "http://10.0.0.1/"]);
+        let (_done, said) = run("curl", &arguments).await;
+        assert!(said.contains(r#""rule":"private""#), "{expect} {said}");
+    }
 }

@@ -11,12 +11,14 @@ use tokio::{
 use super::{
     in_both_shapes,
     setup::{Proxy, Shape, World},
-    wire::{Answer, Wire, ask, connect, get},
+    wire::{Answer, End, Wire, ask, connect, get},
 };
 
 in_both_shapes!(
     a_head_that_comes_too_slowly_is_told_so_and_closed,
-    a_kept_connection_that_says_half_a_request_is_closed,
+    a_kept_connection_that_says_half_a_request_is_told_so_and_closed,
+    a_kept_connection_may_be_silent_for_longer_than_a_head_may_take,
+    an_old_connection_serves_what_it_began_to_its_end,
     a_silent_tunnel_ends,
     a_server_that_never_answers_is_a_timeout_with_a_reason,
     a_client_that_stops_reading_is_cut_off,
@@ -76,7 +78,7 @@ async fn a_head_that_comes_too_slowly_is_told_so_and_closed(shape: Shape) {
     assert_eq!(silent.rest().await, b"");
 }
 
-async fn a_kept_connection_that_says_half_a_request_is_closed(shape: Shape) {
+async fn a_kept_connection_that_says_half_a_request_is_told_so_and_closed(shape: Shape) {
     let world = World::start().await;
     let settings = [("AGENTSVILLE__EGRESS__HEADER_SECONDS", "1")];
     let proxy = world.proxy(shape, &settings).await;
@@ -86,8 +88,45 @@ async fn a_kept_connection_that_says_half_a_request_is_closed(shape: Shape) {
     wire.say(get(&url, &world.token())).await;
     assert_eq!(wire.answer().await.text(), "hello");
     wire.say("GET http://").await;
-    wire.rest().await;
+    assert_eq!(wire.answer().await.facts(), (408, "timeout"));
+    assert_eq!(wire.rest().await, b"");
     assert_eq!(world.web.asked().len(), 1);
+}
+
+async fn a_kept_connection_may_be_silent_for_longer_than_a_head_may_take(shape: Shape) {
+    let world = World::start().await;
+    let settings = [("AGENTSVILLE__EGRESS__HEADER_SECONDS", "1")];
+    let proxy = world.proxy(shape, &settings).await;
+    world.web.file("/", "hello");
+    let mut wire = Wire::to(proxy.address).await;
+    let url = format!("http://{}/", world.index());
+    for _ in 0..2 {
+        wire.say(get(&url, &world.token())).await;
+        assert_eq!(wire.answer().await.text(), "hello");
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+    }
+}
+
+async fn an_old_connection_serves_what_it_began_to_its_end(shape: Shape) {
+    let world = World::start().await;
+    let settings = [("AGENTSVILLE__EGRESS__TUNNEL_SECONDS", "4")];
+    let script = vec![
+        Act::hear("\r\n\r\n"),
+        Act::say("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\none"),
+        Act::hear("\r\n\r\n"),
+        Act::say("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nt"),
+        Act::Pause(Duration::from_millis(2_500)),
+        Act::say("wo"),
+    ];
+    let (_server, proxy, authority) = raw(&world, shape, script, &settings).await;
+    let url = format!("http://{authority}/");
+    let mut wire = Wire::to(proxy.address).await;
+    wire.say(get(&url, &world.token())).await;
+    assert_eq!(wire.answer().await.text(), "one");
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    wire.say(get(&url, &world.token())).await;
+    assert_eq!(wire.answer().await.text(), "two");
+    assert_eq!(wire.end().await, (Vec::new(), End::Closed));
 }
 
 async fn a_silent_tunnel_ends(shape: Shape) {
@@ -97,7 +136,7 @@ async fn a_silent_tunnel_ends(shape: Shape) {
     let (_server, proxy, authority) = raw(&world, shape, script, &settings).await;
     let mut wire = open(&proxy, &authority, &world.token()).await;
     wire.say("a").await;
-    assert_eq!(wire.rest().await, b"b");
+    assert_eq!(wire.end().await, (b"b".to_vec(), End::Reset));
 }
 
 async fn a_server_that_never_answers_is_a_timeout_with_a_reason(shape: Shape) {
@@ -140,8 +179,9 @@ async fn an_old_tunnel_ends_though_bytes_still_flow(shape: Shape) {
     let (_server, proxy, authority) = raw(&world, shape, script, &settings).await;
     let mut wire = open(&proxy, &authority, &world.token()).await;
     wire.say("a").await;
-    let heard = wire.rest().await.len();
-    assert!((1..100).contains(&heard), "{heard}");
+    let (heard, end) = wire.end().await;
+    assert!((1..100).contains(&heard.len()), "{}", heard.len());
+    assert_eq!(end, End::Reset, "what was cut off does not look whole");
 }
 
 async fn a_tunnel_carries_so_many_bytes_each_way(shape: Shape) {
@@ -151,8 +191,9 @@ async fn a_tunnel_carries_so_many_bytes_each_way(shape: Shape) {
     let (_server, proxy, authority) = raw(&world, shape, babble, &settings).await;
     let mut wire = open(&proxy, &authority, &world.token()).await;
     wire.say("a").await;
-    let heard = wire.rest().await.len();
-    assert!((50_000..=100_000).contains(&heard), "{heard}");
+    let (heard, end) = wire.end().await;
+    assert!((1..=100_000).contains(&heard.len()), "{}", heard.len());
+    assert_eq!(end, End::Reset, "what was cut off does not look whole");
     drop(proxy);
 
     let listen = vec![Act::hear("the end that never comes")];
@@ -195,10 +236,24 @@ async fn a_body_may_be_so_long_and_no_longer(shape: Shape) {
     let mut wire = Wire::to(proxy.address).await;
     wire.say(get(&format!("http://{authority}/"), &token)).await;
     assert_eq!(wire.head_answer().await.status, 200);
-    let heard = wire.rest().await;
+    let (heard, end) = wire.end().await;
     assert!(heard.len() < 110_000, "{}", heard.len());
-    let text = String::from_utf8_lossy(&heard);
-    assert!(!text.ends_with("0\r\n\r\n"), "it does not look whole");
+    assert_eq!(end, End::Reset, "what was cut off does not look whole");
+    // To a client that knows the end of an answer by the end of its connection.
+    let mut wire = Wire::to(proxy.address).await;
+    let old = get(&format!("http://{authority}/"), &token).replace("HTTP/1.1", "HTTP/1.0");
+    wire.say(old).await;
+    let head = wire.head_answer().await;
+    assert_eq!((head.status, head.header("transfer-encoding")), (200, None));
+    assert_eq!(wire.end().await.1, End::Reset);
+    // An upload whose length nobody said.
+    let upload = format!(
+        "POST {base}/echo HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Bearer {token}\r\nTransfer-Encoding: chunked\r\n\r\n30D40\r\n{}\r\n0\r\n\r\n",
+        "x".repeat(200_000)
+    );
+    let proxy = world.proxy(shape, &settings).await;
+    let answer = ask(proxy.address, upload).await;
+    assert_eq!(answer.facts(), (413, "too-many-bytes"));
 }
 
 async fn a_half_closed_tunnel_carries_the_rest_and_ends(shape: Shape) {

@@ -19,6 +19,9 @@ in_both_shapes!(
     hosts_that_the_pass_leaves_out_are_refused_first,
     forms_of_no_proxy_are_refused,
     shapes_of_smuggling_are_refused,
+    a_tunnel_with_a_body_is_malformed,
+    a_client_that_still_uploads_hears_that_it_is_refused,
+    an_expectation_that_nobody_knows_fails,
     a_request_behind_a_refused_tunnel_is_never_read,
     a_name_that_points_inside_at_the_second_tunnel_is_refused,
     what_cannot_be_reached_is_said_with_its_reason,
@@ -356,19 +359,70 @@ async fn shapes_of_smuggling_are_refused(shape: Shape) {
     }
     assert!(world.web.asked().is_empty(), "{:?}", world.web.asked());
     for lines in &shapes {
-        // As a later one: whatever is made of it, the second request in it is not one for the server.
+        // As a later one, behind one that is still answered.
         let head = format!(
             "POST {url} HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Bearer {token}\r\n{lines}"
         );
         let mut wire = Wire::to(proxy.address).await;
-        wire.say(get(&url, &token)).await;
-        assert_eq!(wire.answer().await.status, 200);
-        wire.say(&head).await;
-        wire.close_half().await;
-        wire.rest().await;
+        wire.say(format!("{}{head}", get(&url, &token))).await;
+        assert_eq!(wire.answer().await.text(), "hello", "{lines:?}");
+        assert_eq!(wire.answer().await.facts(), (400, "malformed"), "{lines:?}");
+        assert_eq!(wire.rest().await, b"", "{lines:?}");
     }
     let asked = world.web.asked();
-    assert!(asked.iter().all(|asked| asked.target == "/"), "{asked:?}");
+    assert_eq!(asked.len(), shapes.len());
+    assert!(asked.iter().all(|asked| asked.method == "GET"), "{asked:?}");
+}
+
+async fn a_tunnel_with_a_body_is_malformed(shape: Shape) {
+    let world = World::start().await;
+    let proxy = world.proxy(shape, &[]).await;
+    let (secure, token) = (world.secure(), world.token());
+    for body in [
+        "Content-Length: 3\r\n\r\nabc",
+        "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    ] {
+        let request =
+            format!("CONNECT {secure} HTTP/1.1\r\nProxy-Authorization: Bearer {token}\r\n{body}");
+        let answer = ask(proxy.address, request).await;
+        assert_eq!(answer.facts(), (400, "malformed"));
+    }
+    assert_eq!(world.secure.accepted(), 0);
+}
+
+async fn a_client_that_still_uploads_hears_that_it_is_refused(shape: Shape) {
+    let world = World::start().await;
+    let proxy = world.proxy(shape, &[]).await;
+    let token = world.token();
+    let body = vec![b'x'; 6 * 1_024 * 1_024];
+    for (identity, facts) in [
+        (
+            format!("Proxy-Authorization: Bearer {token}\r\n"),
+            (403, "private"),
+        ),
+        (String::new(), (407, "token-missing")),
+    ] {
+        let head = format!(
+            "POST http://10.0.0.1/ HTTP/1.1\r\nHost: x\r\n{identity}Content-Length: {}\r\n\r\n",
+            body.len()
+        );
+        let mut wire = Wire::to(proxy.address).await;
+        wire.say(head).await;
+        // It reads nothing before all is said.
+        wire.say(&body).await;
+        let answer = wire.answer().await;
+        assert_eq!(answer.facts(), facts);
+        assert_eq!(answer.header("connection"), Some("close"));
+    }
+}
+
+async fn an_expectation_that_nobody_knows_fails(shape: Shape) {
+    let world = World::start().await;
+    let proxy = world.proxy(shape, &[]).await;
+    let url = format!("http://{}/", world.index());
+    let request = get_with(&url, &world.token(), "Expect: the-unexpected\r\n");
+    assert_eq!(ask(proxy.address, request).await.facts(), (417, "expect"));
+    assert!(world.web.asked().is_empty());
 }
 
 async fn a_request_behind_a_refused_tunnel_is_never_read(shape: Shape) {

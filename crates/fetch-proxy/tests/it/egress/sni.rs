@@ -54,8 +54,7 @@ async fn a_tunnel_to_an_allowed_host_does_not_lead_to_another_behind_the_same_ad
     let own = said(&world, &proxy, &token, "secure.test").await;
     assert!(own.expect("an answer").ends_with("hello"));
     let other = said(&world, &proxy, &token, "other.secure.test").await;
-    let told = other.expect_err("it is refused");
-    assert!(told.contains("UnrecognisedName"), "{told}");
+    other.expect_err("it is refused");
     assert_eq!(world.secure.asked().len(), 1);
 }
 

@@ -16,6 +16,15 @@ pub(super) struct Wire {
     heard: Vec<u8>,
 }
 
+/// How a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// As connections do whose all was said.
+    Closed,
+    /// Broken off.
+    Reset,
+}
+
 /// One answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Answer {
@@ -136,6 +145,17 @@ impl Wire {
     pub(super) async fn rest(&mut self) -> Vec<u8> {
         while self.hear().await {}
         std::mem::take(&mut self.heard)
+    }
+
+    /// All until the connection is closed or reset, and which it was.
+    pub(super) async fn end(&mut self) -> (Vec<u8>, End) {
+        loop {
+            match within(self.stream.read_buf(&mut self.heard)).await {
+                Ok(0) => return (std::mem::take(&mut self.heard), End::Closed),
+                Ok(_) => {}
+                Err(_reset) => return (std::mem::take(&mut self.heard), End::Reset),
+            }
+        }
     }
 
     /// Says that no more will be said.
