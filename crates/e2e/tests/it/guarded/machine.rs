@@ -32,7 +32,7 @@ fn an_address_that_the_machine_gets_while_it_runs_is_refused_from_then_on() {
             .internet
             .village
             .ip("address add 93.184.216.200/32 dev wire
-             address add 93.185.0.1/16 dev lo");
+             address add 93.185.0.1/16 dev wire");
         for (name, rule) in names.iter().zip(["own-address", "own-network"]) {
             let noticed = async {
                 loop {
