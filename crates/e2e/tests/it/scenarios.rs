@@ -6,6 +6,7 @@ mod fetch;
 mod grants;
 mod pages;
 mod players;
+mod reading;
 mod site;
 mod transcript;
 
