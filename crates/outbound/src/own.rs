@@ -15,8 +15,11 @@ use kernel::{Clock, Timestamp};
 /// tens of microseconds.
 const MAX_AGE: Duration = Duration::from_secs(30);
 
-/// Reads the addresses of a machine, each with the length of its network's prefix.
-type Reader = Box<dyn Fn() -> io::Result<Vec<IpNet>> + Send + Sync>;
+/// The number of the loopback interface, whatever it is called (`LOOPBACK_IFINDEX` of Linux).
+const LOOPBACK_INDEX: u32 = 1;
+
+/// Reads the addresses of a machine.
+type Reader = Box<dyn Fn() -> io::Result<Vec<Interface>> + Send + Sync>;
 
 /// A machine's addresses, each with the network that it is on.
 pub(crate) struct OwnAddresses {
@@ -28,13 +31,29 @@ pub(crate) struct OwnAddresses {
 #[derive(Debug)]
 struct Snapshot {
     taken: Timestamp,
-    on_link: Vec<IpNet>,
+    interfaces: Vec<Interface>,
+}
+
+/// One address of one interface.
+#[derive(Debug, Clone, Copy)]
+struct Interface {
+    /// The address, with the length of its network's prefix.
+    network: IpNet,
+    /// Whether it is the loopback interface: Linux then takes every address of the network for the machine's own, as it takes
+    /// all of 127.0.0.0/8.
+    is_loopback: bool,
+}
+
+impl Interface {
+    fn is_reached_at(&self, address: IpAddr) -> bool {
+        self.network.addr() == address || (self.is_loopback && self.network.contains(&address))
+    }
 }
 
 /// How an address belongs to the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Belonging {
-    /// It is one of the machine's.
+    /// It is one of the machine's, where a connection ends at the machine itself.
     Itself,
     /// It lies in a network that the machine is on.
     OnLink(IpNet),
@@ -49,7 +68,7 @@ impl OwnAddresses {
     fn read_by(read: Reader, clock: Arc<dyn Clock>) -> io::Result<Self> {
         let snapshot = Snapshot {
             taken: clock.now(),
-            on_link: read()?,
+            interfaces: read()?,
         };
         Ok(Self {
             read,
@@ -61,12 +80,15 @@ impl OwnAddresses {
     /// The addresses of a machine that never changes.
     #[cfg(test)]
     pub(crate) fn fixed(networks: &[&str]) -> Self {
-        let networks: Vec<IpNet> = networks
+        let interfaces: Vec<Interface> = networks
             .iter()
-            .map(|text| text.parse().expect("a network"))
+            .map(|text| Interface {
+                network: text.parse().expect("a network"),
+                is_loopback: false,
+            })
             .collect();
         Self::read_by(
-            Box::new(move || Ok(networks.clone())),
+            Box::new(move || Ok(interfaces.clone())),
             Arc::new(kernel::SystemClock),
         )
         .expect("they are at hand")
@@ -76,14 +98,13 @@ impl OwnAddresses {
     pub(crate) fn belonging(&self, address: IpAddr) -> Option<Belonging> {
         self.refresh_if_old();
         let snapshot = self.snapshot.read().unwrap_or_else(PoisonError::into_inner);
-        if snapshot.on_link.iter().any(|own| own.addr() == address) {
+        let mut interfaces = snapshot.interfaces.iter();
+        if interfaces.clone().any(|own| own.is_reached_at(address)) {
             return Some(Belonging::Itself);
         }
-        snapshot
-            .on_link
-            .iter()
-            .find(|network| network.contains(&address))
-            .map(|network| Belonging::OnLink(network.trunc()))
+        interfaces
+            .find(|own| own.network.contains(&address))
+            .map(|own| Belonging::OnLink(own.network.trunc()))
     }
 
     fn refresh_if_old(&self) {
@@ -102,7 +123,7 @@ impl OwnAddresses {
             return;
         }
         match (self.read)() {
-            Ok(on_link) => snapshot.on_link = on_link,
+            Ok(interfaces) => snapshot.interfaces = interfaces,
             Err(problem) => {
                 tracing::warn!(%problem, "this machine's network addresses cannot be read; the last known ones stay refused");
             }
@@ -139,23 +160,26 @@ pub(crate) fn reaches(
         || (ip.is_unspecified() && listens_on.is_loopback())
 }
 
-fn interfaces() -> io::Result<Vec<IpNet>> {
-    let networks = if_addrs::get_if_addrs()?
+fn interfaces() -> io::Result<Vec<Interface>> {
+    let interfaces = if_addrs::get_if_addrs()?
         .into_iter()
-        .filter_map(|interface| match interface.addr {
-            IfAddr::V4(v4) => Ipv4Net::new(v4.ip, v4.prefixlen).ok().map(IpNet::V4),
-            IfAddr::V6(v6) => Ipv6Net::new(v6.ip, v6.prefixlen).ok().map(IpNet::V6),
-        })
-        // An interface without a mask says nothing of its network; all addresses would lie in it.
-        .map(|network| {
-            if network.prefix_len() == 0 {
-                IpNet::from(network.addr())
-            } else {
-                network
-            }
+        .filter_map(|interface| {
+            let network = match interface.addr {
+                IfAddr::V4(v4) => Ipv4Net::new(v4.ip, v4.prefixlen).ok().map(IpNet::V4),
+                IfAddr::V6(v6) => Ipv6Net::new(v6.ip, v6.prefixlen).ok().map(IpNet::V6),
+            }?;
+            Some(Interface {
+                // An interface without a mask says nothing of its network; all addresses would lie in it.
+                network: if network.prefix_len() == 0 {
+                    IpNet::from(network.addr())
+                } else {
+                    network
+                },
+                is_loopback: interface.index == Some(LOOPBACK_INDEX),
+            })
         })
         .collect();
-    Ok(networks)
+    Ok(interfaces)
 }
 
 #[cfg(test)]

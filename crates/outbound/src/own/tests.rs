@@ -13,12 +13,15 @@ fn address(text: &str) -> IpAddr {
 }
 
 /// Interfaces that a test changes; None cannot be read.
-type Interfaces = Arc<Mutex<Option<Vec<IpNet>>>>;
+type Interfaces = Arc<Mutex<Option<Vec<Interface>>>>;
 
-fn networks(texts: &[&str]) -> Vec<IpNet> {
+fn networks(texts: &[&str]) -> Vec<Interface> {
     texts
         .iter()
-        .map(|text| text.parse().expect("a network"))
+        .map(|text| Interface {
+            network: text.parse().expect("a network"),
+            is_loopback: false,
+        })
         .collect()
 }
 
@@ -39,7 +42,7 @@ fn machine(texts: &[&str]) -> (Interfaces, Arc<ManualClock>, OwnAddresses) {
     (interfaces, clock, own)
 }
 
-fn become_known(interfaces: &Interfaces, networks: Option<Vec<IpNet>>) {
+fn become_known(interfaces: &Interfaces, networks: Option<Vec<Interface>>) {
     *interfaces.lock().unwrap_or_else(PoisonError::into_inner) = networks;
 }
 

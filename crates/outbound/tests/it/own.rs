@@ -1,6 +1,10 @@
 //! What a machine's own addresses are, on a machine that the test makes.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, TcpListener, TcpStream},
+    sync::Arc,
+    time::Duration,
+};
 
 use kernel::Clock;
 use outbound::{Config, Consumer, Guard, Rule};
@@ -54,7 +58,9 @@ fn an_address_that_the_machine_gets_is_refused_from_the_next_look_on_and_its_net
     }
     machine
         .namespace
-        .ip("address add 93.184.216.34/24 dev lo\naddress add 2606:4700::34/64 dev lo nodad");
+        .ip("link add wire0 type veth peer name wire1\n\
+         address add 93.184.216.34/24 dev wire0\n\
+         address add 2606:4700::34/64 dev wire0 nodad");
     machine.clock.advance(LATER);
     for (address, expected) in [
         ("93.184.216.34", Some(Rule::OwnAddress)),
@@ -68,7 +74,9 @@ fn an_address_that_the_machine_gets_is_refused_from_the_next_look_on_and_its_net
     ] {
         assert_eq!(machine.refuses(address), expected, "{address}");
     }
-    machine.namespace.ip("address del 93.184.216.34/24 dev lo");
+    machine
+        .namespace
+        .ip("address del 93.184.216.34/24 dev wire0");
     machine.clock.advance(LATER);
     assert_eq!(machine.refuses("93.184.216.34"), None);
 }
@@ -90,4 +98,31 @@ fn a_listener_on_all_addresses_is_refused_at_an_address_that_came_after_it_bound
             "{address}"
         );
     }
+}
+
+#[test]
+fn a_listener_is_refused_at_every_address_of_a_network_on_the_loopback_interface() {
+    let open = serde_json::from_str(r#"{"allow":[{"to":"93.184.216.0/24","for":["fetch"]}]}"#);
+    let machine = Machine::with(&open.expect("settings"));
+    // A name tells nothing of an interface: this one was called lo.
+    machine.namespace.ip("address add 93.184.216.34/24 dev lo\n\
+         link set lo down\n\
+         link set lo name anycast\n\
+         link set anycast up");
+    machine.clock.advance(LATER);
+    let listener = machine
+        .namespace
+        .run(|| TcpListener::bind("0.0.0.0:8443").expect("a listener"));
+    let other: IpAddr = "93.184.216.77".parse().expect("an address");
+    machine
+        .namespace
+        .run(|| TcpStream::connect((other, 8443)).expect("the kernel takes it for the machine's"));
+    machine
+        .guard
+        .protect_listener(listener.local_addr().expect("an address"));
+    assert_eq!(
+        machine.refuses("93.184.216.77"),
+        Some(Rule::OwnListener),
+        "although it is exempt"
+    );
 }
