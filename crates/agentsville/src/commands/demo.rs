@@ -160,6 +160,7 @@ struct Written<'a> {
     edge: Listen,
     grpc: Listen,
     admin: Listen,
+    egress: Listen,
     outbound: Outbound<'a>,
     providers: toml::Table,
 }
@@ -209,6 +210,7 @@ fn settings(
         edge: anywhere(),
         grpc: anywhere(),
         admin: Listen { listen: "" },
+        egress: Listen { listen: "" },
         outbound: Outbound {
             allow: [Exemption {
                 to: board.host_and_port(),

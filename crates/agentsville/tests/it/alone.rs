@@ -156,6 +156,12 @@ fn a_wrong_setting_is_a_sentence_that_names_it() {
         ("REDIS_URL", "http://host", "REDIS_URL"),
         ("AGENTSVILLE__GRPC__LISTEN", "0.0.0.0:7070", "keys.private"),
         (
+            "AGENTSVILLE__EGRESS__LISTEN",
+            "0.0.0.0:3128",
+            "keys.private",
+        ),
+        ("AGENTSVILLE__EGRESS__LISTEN", "here", "egress.listen"),
+        (
             "AGENTSVILLE__EDGE__CORS_ORIGINS",
             "['nope']",
             "edge.cors_origins",
