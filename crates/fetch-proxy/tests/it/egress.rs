@@ -5,6 +5,7 @@ mod curl;
 mod forwarding;
 mod identity;
 mod limits;
+mod listener;
 mod pip;
 mod records;
 mod refusals;

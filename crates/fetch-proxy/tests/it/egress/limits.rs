@@ -243,8 +243,9 @@ async fn a_body_may_be_so_long_and_no_longer(shape: Shape) {
     let mut wire = Wire::to(proxy.address).await;
     let old = get(&format!("http://{authority}/"), &token).replace("HTTP/1.1", "HTTP/1.0");
     wire.say(old).await;
-    let head = wire.head_answer().await;
-    assert_eq!((head.status, head.header("transfer-encoding")), (200, None));
+    let answer = wire.head_answer().await;
+    let coding = answer.header("transfer-encoding");
+    assert_eq!((answer.status, coding), (200, None));
     assert_eq!(wire.end().await.1, End::Reset);
     // An upload whose length nobody said.
     let upload = format!(

@@ -150,3 +150,41 @@ async fn a_client_that_goes_in_the_middle_of_an_answer_leaves_an_interrupted_rec
     assert_eq!(event.get("outcome"), Some(&json!("interrupted")));
     assert_eq!(event.get("agentsville.output.bytes"), Some(&json!(9)));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tunnel_that_a_bound_ends_says_which() {
+    use testkit::origin::{Act, RawOrigin};
+    let captured = events::capture();
+    let world = World::start().await;
+    let babble = vec![Act::hear("babble"), Act::babble("x".repeat(1_000))];
+    let server = RawOrigin::plain(vec![babble]).await;
+    let port = server.port();
+    let allow = format!(r#"[{{to = "index.test:{port}", for = ["egress"]}}]"#);
+    let settings = [
+        ("AGENTSVILLE__OUTBOUND__ALLOW", allow.as_str()),
+        ("AGENTSVILLE__EGRESS__TUNNEL_BYTES", "5000"),
+        ("AGENTSVILLE__EGRESS__IDLE_SECONDS", "1"),
+    ];
+    let proxy = world.proxy(Shape::InProcess, &settings).await;
+    let token = world.token_for(&["index.test"]);
+    // The first bytes of a hello that is none.
+    let no_hello = "\u{16}\u{3}\u{1}\0\u{4}abcd";
+    for (count, (said, outcome, reason)) in [
+        ("babble", "error", "too-many-bytes"),
+        ("nothing", "interrupted", "idle"),
+        (no_hello, "denied", "not-tls"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut wire = Wire::to(proxy.address).await;
+        wire.say(connect(&format!("index.test:{port}"), &token))
+            .await;
+        assert_eq!(wire.head_answer().await.status, 200);
+        wire.say(said).await;
+        wire.rest().await;
+        let event = recorded(&captured, count + 1).await;
+        assert_eq!(event.get("outcome"), Some(&json!(outcome)), "{event:?}");
+        assert_eq!(event.get("agentsville.reason"), Some(&json!(reason)));
+    }
+}

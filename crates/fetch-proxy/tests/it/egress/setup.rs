@@ -55,6 +55,8 @@ pub(super) struct World {
 pub(super) struct Proxy {
     pub(super) address: SocketAddr,
     pub(super) lifecycle: Option<Lifecycle>,
+    /// Where the process of its own takes calls.
+    pub(super) grpc: Option<SocketAddr>,
     process: Option<Child>,
 }
 
@@ -102,6 +104,15 @@ impl World {
 
     /// A listener in this world, with the defaults but for these settings.
     pub(super) async fn proxy(&self, shape: Shape, settings: &[(&str, &str)]) -> Proxy {
+        let environment = self.environment(settings);
+        match shape {
+            Shape::InProcess => Proxy::in_process(environment).await,
+            Shape::Binary => Proxy::as_binary(environment),
+        }
+    }
+
+    /// The settings of such a listener's process.
+    pub(super) fn environment(&self, settings: &[(&str, &str)]) -> Vec<(String, String)> {
         let (web, secure) = (self.web.port(), self.secure.port());
         let allow = format!(
             r#"[
@@ -144,10 +155,7 @@ impl World {
             environment.retain(|(known, _)| known != name);
             environment.push(((*name).to_owned(), (*value).to_owned()));
         }
-        match shape {
-            Shape::InProcess => Proxy::in_process(environment).await,
-            Shape::Binary => Proxy::as_binary(environment),
-        }
+        environment
     }
 
     /// A pass of the broker for these hosts.
@@ -239,6 +247,7 @@ impl Proxy {
         Self {
             address,
             lifecycle: Some(lifecycle),
+            grpc: None,
             process: None,
         }
     }
@@ -253,27 +262,31 @@ impl Proxy {
         let log = process.stderr.take().expect("a pipe");
         let mut lines = BufReader::new(log).lines().map_while(Result::ok);
         let mut seen = String::new();
-        let address = loop {
-            let Some(line) = lines.next() else {
-                panic!("it ended without listening:\n{seen}");
-            };
-            if line.contains("egress is listening") {
+        let mut named = |what: &str| -> SocketAddr {
+            for line in lines.by_ref() {
+                seen.push_str(&line);
+                seen.push('\n');
+                if !line.contains(what) {
+                    continue;
+                }
                 let record: serde_json::Value = serde_json::from_str(&line).expect("JSON");
                 let address = record
                     .get("address")
                     .or_else(|| record.pointer("/fields/address"))
-                    .and_then(serde_json::Value::as_str)
-                    .unwrap_or_else(|| panic!("no address in {line}"));
-                break address.parse().expect("an address");
+                    .and_then(serde_json::Value::as_str);
+                let address = address.unwrap_or_else(|| panic!("no address in {line}"));
+                return address.parse().expect("an address");
             }
-            seen.push_str(&line);
-            seen.push('\n');
+            panic!("it ended without listening:\n{seen}");
         };
+        let address = named("egress is listening");
+        let grpc = named("gRPC is listening");
         // A pipe that nobody reads would stop the process in the end.
         std::thread::spawn(move || lines.for_each(drop));
         Self {
             address,
             lifecycle: None,
+            grpc: Some(grpc),
             process: Some(process),
         }
     }
