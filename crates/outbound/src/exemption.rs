@@ -193,6 +193,16 @@ impl Exemption {
         }
     }
 
+    /// Whether it opens any address on this port for this consumer.
+    pub(crate) fn opens_some_address(&self, port: u16, consumer: Consumer) -> bool {
+        match &self.to {
+            Opening::Host { .. } => false,
+            Opening::Network { port: on, .. } => {
+                on.is_none_or(|on| on == port) && self.consumers.contains(&consumer)
+            }
+        }
+    }
+
     /// Whether it opens this address on this port for this consumer.
     pub(crate) fn opens_address(&self, address: IpAddr, port: u16, consumer: Consumer) -> bool {
         match &self.to {

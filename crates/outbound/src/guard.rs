@@ -113,13 +113,13 @@ impl Guard {
             return Ok(Standing::Exempt);
         }
         match refused {
-            None => Ok(Standing::Ordinary),
+            None => self.judge_port_of_name(target, consumer),
             Some(rule) => {
                 let refusal = name_refusal(name, rule);
                 // What the name stands for is judged next, so that localhost stays refused by its addresses.
                 if self.lets_pass(rule) && !name::is_kept_out_of_dns(name) {
                     report(&refusal, consumer);
-                    Ok(Standing::Ordinary)
+                    self.judge_port_of_name(target, consumer)
                 } else {
                     Err(refusal)
                 }
@@ -183,6 +183,18 @@ impl Guard {
             return self.judge_port(target, consumer);
         }
         Err(refuse(&blocked))
+    }
+
+    /// Refuses a port that no address of the name can open, before anybody is asked for them.
+    fn judge_port_of_name(&self, target: &Target, consumer: Consumer) -> Result<Standing, Refusal> {
+        let may_open = self
+            .exemptions
+            .iter()
+            .any(|exemption| exemption.opens_some_address(target.port(), consumer));
+        if !may_open {
+            self.judge_port(target, consumer)?;
+        }
+        Ok(Standing::Ordinary)
     }
 
     /// Judges the port of a target that no exemption opens.
