@@ -1,5 +1,7 @@
 //! The requests of one fetch, each judged as if it were the first, all under one deadline.
 
+use std::sync::atomic::AtomicU64;
+
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use outbound::{Body, Consumer, Lane, LaneBounds, Schemes, Target};
 use tokio::time::Instant;
@@ -41,7 +43,7 @@ pub(crate) struct Chain<'f> {
     lane: Lane,
     deadline: Instant,
     /// Bytes of bodies, as they were sent.
-    pub(crate) wire_bytes: u64,
+    pub(crate) wire_bytes: &'f AtomicU64,
 }
 
 impl Hop {
@@ -79,7 +81,7 @@ impl<'f> Chain<'f> {
         hosts: &'f HostList,
         memory: &'f Memory,
         connector: &outbound::Connector,
-        deadline: Instant,
+        (deadline, wire_bytes): (Instant, &'f AtomicU64),
     ) -> Self {
         Self {
             config,
@@ -87,7 +89,7 @@ impl<'f> Chain<'f> {
             memory,
             lane: connector.lane(Consumer::Fetch, LaneBounds::default()),
             deadline,
-            wire_bytes: 0,
+            wire_bytes,
         }
     }
 
@@ -125,24 +127,20 @@ impl<'f> Chain<'f> {
     }
 
     /// A body, as far as it comes.
-    pub(crate) async fn body(&mut self, body: Body, coding: Coding, bounds: Bounds) -> Arrived {
+    pub(crate) async fn body(&self, body: Body, coding: Coding, bounds: Bounds) -> Arrived {
         self.body_until(body, coding, bounds, self.deadline).await
     }
 
     pub(crate) async fn body_until(
-        &mut self,
+        &self,
         body: Body,
         coding: Coding,
         bounds: Bounds,
         until: Instant,
     ) -> Arrived {
-        let mut wire = 0;
-        let arrived = self
-            .memory
-            .read(body, coding, bounds, until, &mut wire)
-            .await;
-        self.wire_bytes += wire;
-        arrived
+        self.memory
+            .read(body, coding, bounds, until, self.wire_bytes)
+            .await
     }
 
     /// Where a redirect leads, if one more may be followed.

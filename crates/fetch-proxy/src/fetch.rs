@@ -1,6 +1,12 @@
 //! One fetch: a chain of requests, and the page that it ends at, under one deadline.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode, header};
@@ -89,7 +95,7 @@ pub(crate) struct Fetched {
 }
 
 /// How far a fetch came, for the wide event, also when it is dropped on the way.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(crate) struct Progress {
     /// The last host, as `host` and port.
     pub(crate) server: Option<(String, u16)>,
@@ -98,7 +104,7 @@ pub(crate) struct Progress {
     /// Time spent waiting for a place.
     pub(crate) queued: Duration,
     /// Bytes of bodies, as they were sent.
-    pub(crate) wire_bytes: u64,
+    pub(crate) wire_bytes: Arc<AtomicU64>,
     /// What `robots.txt` meant.
     pub(crate) robots: Robots,
 }
@@ -129,7 +135,7 @@ impl Fetcher {
     pub(crate) fn new(config: Config, deps: Deps) -> Self {
         Self(Arc::new(Shared {
             admission: Admission::new(&config),
-            memory: Memory::new(config.body_bytes),
+            memory: Memory::new(),
             robots: RobotsFiles::new(),
             snapshots: Snapshots::new(
                 config.snapshot,
@@ -205,7 +211,14 @@ impl Shared {
     ) -> Result<Result<Fetched, Refusal>, Error> {
         let asked = first.url.clone();
         let connector = &self.deps.connector;
-        let mut chain = Chain::new(&self.config, &ask.hosts, &self.memory, connector, deadline);
+        let wire_bytes = Arc::clone(&progress.wire_bytes);
+        let chain = Chain::new(
+            &self.config,
+            &ask.hosts,
+            &self.memory,
+            connector,
+            (deadline, &wire_bytes),
+        );
         self.snapshots.forget(ask.owner, &asked);
         let (mut hop, mut passed) = (first, Vec::new());
         let outcome = loop {
@@ -229,7 +242,7 @@ impl Shared {
                 }
             };
             if self.config.robots == Robots::Obey
-                && let Err(refusal) = self.robots.check(&mut chain, &hop).await
+                && let Err(refusal) = self.robots.check(&chain, &hop).await
             {
                 break Err(refusal);
             }
@@ -237,13 +250,7 @@ impl Shared {
                 Err(refusal) => break Err(refusal),
                 Ok(Answer::Page(response)) => {
                     break self
-                        .read(
-                            &mut chain,
-                            hop,
-                            (asked, passed),
-                            (*response, place),
-                            deadline,
-                        )
+                        .read(&chain, hop, (asked, passed), (*response, place), deadline)
                         .await;
                 }
                 Ok(Answer::Redirect(url)) => match chain.follow(&hop, url) {
@@ -252,7 +259,6 @@ impl Shared {
                 },
             }
         };
-        progress.wire_bytes = chain.wire_bytes;
         Ok(outcome.map(|(snapshot, is_kept)| {
             let snapshot = Arc::new(snapshot);
             if is_kept {
@@ -270,7 +276,7 @@ impl Shared {
     /// Reads what a chain ended at; and whether it may be kept.
     async fn read(
         &self,
-        chain: &mut Chain<'_>,
+        chain: &Chain<'_>,
         hop: Hop,
         (asked, passed): (Url, Vec<Url>),
         (response, place): (Response<Body>, HostPlace),
@@ -327,7 +333,7 @@ impl Shared {
             reading,
             end: arrived.end,
             body_bytes,
-            wire_bytes: chain.wire_bytes,
+            wire_bytes: chain.wire_bytes.load(Ordering::Relaxed),
             is_excerpt,
             at,
         };

@@ -10,8 +10,8 @@ const PARAGRAPH_PART: usize = 3;
 const LINE_PART: usize = 2;
 /// Bytes of a link that is kept whole.
 const LINK_BYTES: usize = 2_048;
-/// Bytes of the line that opens a block of code, when it is said again.
-const FENCE_LINE_BYTES: usize = 64;
+/// Bytes of the line that opens a block of code, when it is said again; twice that must be less than the shortest page.
+const FENCE_LINE_BYTES: usize = 24;
 
 /// How a text is to be cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,44 +55,57 @@ pub(crate) fn cut(text: &str, start: u64, characters: usize, cutting: Cutting) -
     let rest = &text[from..];
     let opened = match cutting {
         Cutting::Text => None,
-        Cutting::Markdown => Fence::at_end(None, &text[..from]),
+        Cutting::Markdown => {
+            Fence::at_end(None, &text[..from]).map(|fence| Fence { at: None, ..fence })
+        }
     };
     let by_characters = rest
         .char_indices()
         .nth(characters)
         .map_or(rest.len(), |(index, _)| index);
     let full = by_characters.min(kernel::floor_char_boundary(rest, PAGE_BYTES));
-    let end = if full == rest.len() {
-        full
-    } else {
-        match cutting {
-            Cutting::Text => at_line_end(rest, full),
-            Cutting::Markdown => in_markdown(rest, full, opened.as_ref()),
-        }
-    };
+    let (mut page, mut end) = lay_out(rest, full, cutting, opened.as_ref());
+    // What is said again of a block of code is part of the page.
+    let over = page.chars().count().saturating_sub(characters);
+    if over > 0 {
+        let fewer = rest[..end].char_indices().rev().nth(over - 1);
+        let full = fewer.map_or(end, |(index, _)| index);
+        (page, end) = lay_out(rest, full, cutting, opened.as_ref());
+    }
     let next = start + count(&rest[..end]);
-    let mut page = String::with_capacity(end + 2 * FENCE_LINE_BYTES);
-    if let Some(fence) = &opened
-        && !starts_line_that_closes(rest, fence)
-    {
-        page.push_str(&fence.line);
-        page.push('\n');
-    }
-    page.push_str(&rest[..end]);
-    if cutting == Cutting::Markdown
-        && let Some(fence) = Fence::at_end(opened, &rest[..end])
-    {
-        if !page.ends_with('\n') {
-            page.push('\n');
-        }
-        page.push_str(&fence.mark);
-    }
     Page {
         text: page,
         start,
         next: (next < total).then_some(next),
         total,
     }
+}
+
+/// A page of at most so many bytes of `rest`, with what opens and closes a block of code that it is cut out of; and where it ends.
+fn lay_out(rest: &str, full: usize, cutting: Cutting, opened: Option<&Fence>) -> (String, usize) {
+    let end = if full == rest.len() {
+        full
+    } else {
+        match cutting {
+            Cutting::Text => at_line_end(rest, full),
+            Cutting::Markdown => in_markdown(rest, full, opened),
+        }
+    };
+    let mut page = String::with_capacity(end + 2 * FENCE_LINE_BYTES + 2);
+    if let Some(fence) = opened {
+        page.push_str(&fence.line);
+        page.push('\n');
+    }
+    page.push_str(&rest[..end]);
+    if cutting == Cutting::Markdown
+        && let Some(fence) = Fence::at_end(opened.cloned(), &rest[..end])
+    {
+        if !page.ends_with('\n') {
+            page.push('\n');
+        }
+        page.push_str(&fence.mark);
+    }
+    (page, end)
 }
 
 /// A block of code that is open.
@@ -102,8 +115,8 @@ struct Fence {
     line: String,
     /// The marks that close it.
     mark: String,
-    /// Where its line starts.
-    at: usize,
+    /// Where its line starts; None if that is before the text that is looked at.
+    at: Option<usize>,
 }
 
 impl Fence {
@@ -136,7 +149,7 @@ impl Fence {
         Some(Self {
             line: line[..shown].to_owned(),
             mark: mark.to_owned(),
-            at,
+            at: Some(at),
         })
     }
 
@@ -154,12 +167,6 @@ fn marks(line: &str) -> &str {
     };
     let end = line.find(|c| c != mark).unwrap_or(line.len());
     &line[..end]
-}
-
-fn starts_line_that_closes(rest: &str, fence: &Fence) -> bool {
-    rest.split_inclusive('\n')
-        .next()
-        .is_some_and(|line| fence.is_closed_by(line))
 }
 
 /// Where to end a page of plain text: after the last paragraph or line that ends in its last part.
@@ -181,17 +188,15 @@ fn in_markdown(rest: &str, full: usize, opened: Option<&Fence>) -> usize {
     let earliest = full - full / LINE_PART;
     let end = at_line_end(rest, full);
     if let Some(fence) = Fence::at_end(opened.cloned(), &rest[..end]) {
-        // Before a block of code that began on this page; else within it, at the end of a line.
-        let began_here = opened.is_none_or(|before| before.at != fence.at || fence.at >= earliest);
-        return if began_here && fence.at >= earliest {
-            fence.at
-        } else {
-            rest[..full]
-                .rfind('\n')
-                .map(|index| index + 1)
-                .filter(|&end| end >= earliest)
-                .unwrap_or(end)
-        };
+        // Before a block of code that began late on this page; else within it, at the end of a line.
+        return fence
+            .at
+            .filter(|&at| at >= earliest)
+            .or_else(|| {
+                let line_end = rest[..full].rfind('\n')? + 1;
+                Some(line_end).filter(|&end| end >= earliest)
+            })
+            .unwrap_or(end);
     }
     before_link(rest, end)
         .filter(|&start| start >= earliest)

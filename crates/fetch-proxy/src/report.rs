@@ -1,5 +1,7 @@
 //! The wide event of a fetch.
 
+use std::sync::atomic::Ordering;
+
 use kernel::Caller;
 use runtime::{EventKind, Outcome, WideEvent, attributes};
 
@@ -49,7 +51,7 @@ pub(crate) fn progress(event: &mut WideEvent, progress: &Progress) {
     let queued = u64::try_from(progress.queued.as_millis()).unwrap_or(u64::MAX);
     event
         .set(QUEUE_MS, queued)
-        .set(WIRE_BYTES, progress.wire_bytes)
+        .set(WIRE_BYTES, progress.wire_bytes.load(Ordering::Relaxed))
         .set(ROBOTS, progress.robots.as_str());
     if let Some((host, port)) = &progress.server {
         event

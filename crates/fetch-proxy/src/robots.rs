@@ -59,7 +59,7 @@ impl RobotsFiles {
 
     /// Refuses a page that its host does not want read by us. What is not known for certain is a refusal (section 2.3.1.4), and
     /// not kept: another's host list, or a host's bad minute, is not everybody's.
-    pub(crate) async fn check(&self, chain: &mut Chain<'_>, hop: &Hop) -> Result<(), Refusal> {
+    pub(crate) async fn check(&self, chain: &Chain<'_>, hop: &Hop) -> Result<(), Refusal> {
         let origin = hop.url[..Position::BeforePath].to_owned();
         let said = if let Some(said) = self.files.get(&origin).await {
             said
@@ -86,7 +86,7 @@ impl RobotsFiles {
     }
 }
 
-async fn ask(chain: &mut Chain<'_>, page: &Hop) -> Result<Said, Refusal> {
+async fn ask(chain: &Chain<'_>, page: &Hop) -> Result<Said, Refusal> {
     let unknown = |why: &str| {
         refused(
             page,
@@ -132,7 +132,15 @@ async fn ask(chain: &mut Chain<'_>, page: &Hop) -> Result<Said, Refusal> {
             End::Complete | End::Cut | End::CutOnTheWire => {
                 Ok(Said::File(Bytes::from(arrived.bytes)))
             }
-            End::Short | End::Corrupt | End::Late => Err(unknown("did not come to its end")),
+            End::Late => Err(Refusal::new(
+                Reason::Timeout,
+                page.number,
+                &format!(
+                    "the robots.txt of {} took too long to arrive",
+                    page.target.host()
+                ),
+            )),
+            End::Short | End::Corrupt => Err(unknown("did not come to its end")),
         };
     }
 }

@@ -56,17 +56,16 @@ impl Snapshots {
         let now = self.clock.now();
         let shelves = self.shelves.lock().unwrap_or_else(PoisonError::into_inner);
         let own = shelves.by_owner.get(&owner)?;
-        let living = || own.iter().rev().filter(|kept| now < kept.until);
-        living()
-            .find(|kept| is_same_page(&kept.snapshot.asked, url))
-            .or_else(|| living().find(|kept| is_same_page(&kept.snapshot.url, url)))
+        own.iter()
+            .rev()
+            .find(|kept| now < kept.until && is_of(&kept.snapshot, url))
             .map(|kept| Arc::clone(&kept.snapshot))
     }
 
-    /// Forgets the owner's snapshot of a URL: what comes next is another page.
+    /// Forgets the owner's snapshots that [`Self::find`] would find: what comes next is another page.
     pub(crate) fn forget(&self, owner: Owner, url: &Url) {
         let mut shelves = self.shelves.lock().unwrap_or_else(PoisonError::into_inner);
-        shelves.drop_where(owner, |kept| is_same_page(&kept.snapshot.asked, url));
+        shelves.drop_where(owner, |kept| is_of(&kept.snapshot, url));
     }
 
     /// Keeps a snapshot in place of an earlier one, if it fits at all. What goes for it is the owner's own, and after that what
@@ -77,9 +76,7 @@ impl Snapshots {
         let now = self.clock.now();
         let mut shelves = self.shelves.lock().unwrap_or_else(PoisonError::into_inner);
         shelves.drop_old(now);
-        shelves.drop_where(owner, |kept| {
-            is_same_page(&kept.snapshot.asked, &snapshot.asked)
-        });
+        shelves.drop_where(owner, |kept| is_of(&kept.snapshot, &snapshot.asked));
         if self.life.is_zero() || bytes > share {
             return;
         }
@@ -144,6 +141,11 @@ impl Shelves {
         });
         self.bytes = bytes;
     }
+}
+
+/// Whether a continuation of this URL would be of that page.
+fn is_of(snapshot: &Snapshot, url: &Url) -> bool {
+    is_same_page(&snapshot.asked, url) || is_same_page(&snapshot.url, url)
 }
 
 /// Two URLs that are sent as the same request.

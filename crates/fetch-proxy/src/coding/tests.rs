@@ -50,7 +50,7 @@ fn a_header_with_every_field_is_read_and_one_without_end_is_not() {
         all(Coding::Gzip, &whole, 1, 100),
         (b"hi".to_vec(), Stand::Hungry, true)
     );
-    let endless = [&header[..15], &[b'n'; 100_000][..]].concat();
+    let endless = [&header[..15], &vec![b'n'; 100_000]].concat();
     assert_eq!(all(Coding::Gzip, &endless, 512, 100).1, Stand::Corrupt);
 }
 

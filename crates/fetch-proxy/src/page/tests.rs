@@ -109,6 +109,25 @@ fn a_short_block_of_code_stays_whole_and_a_long_one_is_opened_again() {
 }
 
 #[test]
+fn a_piece_may_begin_anywhere_in_a_block_of_code() {
+    let text = format!(
+        "{}\n\n```rust\n{}```\nafter\n",
+        "w".repeat(50_000),
+        "let a = 1;\n".repeat(5_000)
+    );
+    for start in [50_001, 50_010, 60_000, 60_005, 105_000] {
+        let page = cut(&text, start, 12_000, Cutting::Markdown);
+        assert!(page.text.chars().count() <= 12_000, "{start}");
+        assert_eq!(page.text.matches("```").count() % 2, 0, "{start}");
+    }
+    for characters in [100, 150, 333] {
+        for page in pages(&text[49_900..52_000], characters, Cutting::Markdown) {
+            assert!(page.text.chars().count() <= characters, "{page:?}");
+        }
+    }
+}
+
+#[test]
 fn whatever_the_text_each_page_goes_on_where_the_last_ended() {
     for text in [
         "[".repeat(3_000),

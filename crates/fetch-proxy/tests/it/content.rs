@@ -1,7 +1,8 @@
 //! What becomes of bodies.
 
-use std::time::Duration;
+use std::{io::Write as _, time::Duration};
 
+use flate2::{Compression, write::GzEncoder};
 use proto::fetch::v1::{FetchRequest, RefusalReason, fetch_response::Outcome};
 use testkit::origin::Reply;
 
@@ -11,6 +12,8 @@ use crate::{
 };
 
 in_both_shapes!(
+    a_compressed_page_is_read_and_a_broken_one_as_far_as_it_goes,
+    a_body_is_bounded_as_it_is_sent,
     a_page_comes_with_all_that_is_known_of_it,
     a_long_text_is_read_page_by_page_to_its_end,
     a_body_beyond_the_bound_is_cut_and_says_so,
@@ -176,5 +179,52 @@ async fn a_page_cannot_smuggle_what_databases_and_terminals_choke_on(shape: Shap
     setup.site.serve("/", Reply::text(text));
     let page = setup.page(&setup.url("/")).await;
     assert!(page.text.ends_with('b'));
-    assert!(!page.text.chars().any(|c| c.is_control()));
+    assert!(!page.text.chars().any(char::is_control));
+}
+
+async fn a_compressed_page_is_read_and_a_broken_one_as_far_as_it_goes(shape: Shape) {
+    let setup = Setup::new(shape).await;
+    let text = "words that come again, words that come again\n".repeat(400);
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(text.as_bytes()).expect("memory");
+    let gzip = encoder.finish().expect("memory");
+    let brotli: &[u8] = &[0x0b, 0x01, 0x80, b'h', b'i', b'\n', 0x03];
+    let mut corrupt = gzip.clone();
+    let end = corrupt.len() - 6;
+    corrupt[end] ^= 0xff;
+    let short = gzip[..gzip.len() - 12].to_vec();
+    for (path, coding, body, whole, is_short) in [
+        ("/gzip", "gzip", gzip.clone(), text.as_str(), false),
+        ("/x-gzip", "X-GZIP", gzip, &text, false),
+        ("/br", "br", brotli.to_vec(), "hi\n", false),
+        ("/corrupt", "gzip", corrupt, &text, true),
+        ("/short", "gzip", short, &text, true),
+    ] {
+        let reply = Reply::ok("text/plain", body).header("content-encoding", coding);
+        setup.site.serve(path, reply);
+        let page = setup.page(&setup.url(path)).await;
+        assert!(
+            !page.text.is_empty() && whole.starts_with(&page.text),
+            "{path}"
+        );
+        assert_eq!(
+            (page.body_short, page.total_is_minimum),
+            (is_short, is_short),
+            "{path}"
+        );
+        assert!(page.wire_bytes > 0);
+    }
+}
+
+async fn a_body_is_bounded_as_it_is_sent(shape: Shape) {
+    let setup = Setup::with(shape, &[("wire_bytes", "1024")]).await;
+    setup.site.serve("/", Reply::text("words ".repeat(1_000)));
+    let page = setup.page(&setup.url("/")).await;
+    assert!(page.body_cut && page.total_is_minimum);
+    assert_eq!((page.wire_bytes, page.body_bytes), (1_024, 1_024));
+    assert!(
+        page.left_out[0].contains("1024 bytes as they are sent"),
+        "{:?}",
+        page.left_out
+    );
 }

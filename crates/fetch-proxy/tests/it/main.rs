@@ -2,13 +2,17 @@
 #![expect(
     clippy::expect_used,
     clippy::panic,
-    reason = "a helper of a test fails the test"
+    clippy::print_stdout,
+    reason = "a helper of a test fails the test, and bombs say what they cost"
 )]
 
+mod bombs;
 mod chain;
 mod content;
 mod egress;
+mod pieces;
 mod process;
+mod robots;
 mod settings;
 mod shape;
 mod support;

@@ -24,7 +24,7 @@ const NAMES: [&str; 4] = ["site.test", "www.other.test", "impostor.test", "dead.
 pub(crate) struct Setup {
     pub(crate) dns: ScriptedDns,
     /// It keeps the file that is trusted.
-    pub(crate) authority: Authority,
+    _authority: Authority,
     pub(crate) site: TlsOrigin,
     pub(crate) npc: Caller,
     pub(crate) running: Running,
@@ -86,7 +86,7 @@ impl Setup {
         let running = shape::start(shape, environment, clock).await;
         Self {
             dns,
-            authority,
+            _authority: authority,
             site,
             npc: npc(),
             running,

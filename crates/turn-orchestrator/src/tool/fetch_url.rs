@@ -95,14 +95,12 @@ fn render(page: Page) -> Ran {
     text.push_str(shown);
     let characters = u64::try_from(shown.chars().count()).unwrap_or(u64::MAX);
     let is_whole = kept == page.text.len();
-    let end = match page.next_start_index {
-        // The page may say more than the text has: where a block of code is cut, its fence is closed and opened again.
-        Some(next) if is_whole => next,
-        Some(_) => page.start_index.saturating_add(characters),
-        None => page
-            .start_index
-            .saturating_add(characters)
-            .min(page.total_characters.max(page.start_index)),
+    // The piece may say more than the text has: where a block of code is cut, its marks are said again.
+    let end = if is_whole {
+        page.next_start_index
+            .unwrap_or(page.total_characters.max(page.start_index))
+    } else {
+        page.start_index.saturating_add(characters)
     };
     let next = if is_whole {
         page.next_start_index
@@ -271,7 +269,7 @@ mod tests {
         evil.charset = "utf-8 and obey".to_owned();
         assert_eq!(
             lead_of(&render(evil)),
-            "HTTP status 200, text/html in utf-8, as Markdown. Characters 100 to 101 of 100000."
+            "HTTP status 200, text/html in utf-8, as Markdown. Characters 100 to 100000 of 100000."
         );
     }
 
