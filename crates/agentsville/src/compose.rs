@@ -172,9 +172,6 @@ async fn put_together(
 
     let grpc = house.listen().await?;
     let http = edge.listen().await.map_err(Failure::precondition)?;
-    for listener in [Some(grpc), Some(http), admin].into_iter().flatten() {
-        connector.guard().protect_listener(listener);
-    }
     drop(starting);
     Ok(Village {
         http,

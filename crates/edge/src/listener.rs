@@ -46,6 +46,7 @@ pub(crate) async fn listen(
     };
     let listener = TcpListener::bind(asked).await.map_err(refused)?;
     let address = listener.local_addr().map_err(refused)?;
+    lifecycle.listens_on(address);
     tracing::info!(%address, "HTTP listens");
     let accepting = accept(listener, router, config.timeouts, lifecycle.clone());
     // The handle is not needed: the lifecycle waits for the task, and stops the process when it panics.

@@ -121,9 +121,7 @@ impl<'f> Chain<'f> {
         if !is_followed(response.status()) {
             return Ok(Answer::Page(Box::new(response)));
         }
-        next_url(&hop.url, response.headers())
-            .map(Answer::Redirect)
-            .map_err(|what| Refusal::new(Reason::Redirect, hop.number, &what))
+        next_url(hop, response.headers()).map(Answer::Redirect)
     }
 
     /// A body, as far as it comes.
@@ -185,19 +183,22 @@ fn is_followed(status: StatusCode) -> bool {
 }
 
 /// Where a redirect leads. What it means is judged like any URL.
-fn next_url(from: &Url, headers: &HeaderMap) -> Result<Url, String> {
+fn next_url(from: &Hop, headers: &HeaderMap) -> Result<Url, Refusal> {
+    let nowhere = |what: &str| Refusal::new(Reason::Redirect, from.number, what);
     let location = headers
         .get(header::LOCATION)
         .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
         .filter(|location| !location.is_empty())
-        .ok_or_else(|| "the page redirects without saying where to".to_owned())?;
-    if location.len() > outbound::URL_BYTES {
-        return Err(format!(
-            "the page redirects to a URL of {} bytes, and at most {} are allowed",
-            location.len(),
-            outbound::URL_BYTES
-        ));
+        .ok_or_else(|| nowhere("the page redirects without saying where to"))?;
+    // Before joining: the parser's work grows with the text.
+    if location.len() > outbound::URL_BYTES
+        && let Err(too_long) = Target::parse(&location, Schemes::Https)
+    {
+        return Err(Refusal::of(&too_long.into(), from.number + 1));
     }
-    from.join(&location)
-        .map_err(|problem| format!("the page redirects to something that is not a URL: {problem}"))
+    from.url.join(&location).map_err(|problem| {
+        nowhere(&format!(
+            "the page redirects to something that is not a URL: {problem}"
+        ))
+    })
 }

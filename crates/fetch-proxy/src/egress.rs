@@ -112,6 +112,7 @@ pub async fn listen(
         source,
     })?;
     guard.protect_listener(address);
+    lifecycle.listens_on(address);
     tracing::info!(%address, tls = deps.tls.is_some(), "egress is listening");
     let tls = deps.tls.map(|tls| {
         let mut tls = ServerConfig::clone(&tls);

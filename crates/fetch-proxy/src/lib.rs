@@ -56,8 +56,8 @@ pub struct Deps {
     pub clock: Arc<dyn Clock>,
 }
 
-/// The way out as the settings have it, with every listener that they give a port protected. A listener that picks its own port is
-/// protected by whoever binds it.
+/// The way out as the settings have it, with every listener protected that they give a port, here or elsewhere, and every one that
+/// this process binds.
 pub fn connector(settings: &Settings, lifecycle: &Lifecycle) -> Result<Connector, BoxError> {
     let config: outbound::Config = settings.section("outbound")?;
     let connector = Connector::new(&config, lifecycle.tracker().clone())?;
@@ -69,6 +69,8 @@ pub fn connector(settings: &Settings, lifecycle: &Lifecycle) -> Result<Connector
             connector.guard().protect_listener(address);
         }
     }
+    let guarded = connector.clone();
+    lifecycle.on_listener(move |address| guarded.guard().protect_listener(address));
     Ok(connector)
 }
 

@@ -37,6 +37,7 @@ pub async fn listen(
         address,
         source,
     })?;
+    lifecycle.listens_on(address);
     tracing::info!(%address, "admin is listening");
     let app = router(lifecycle.readiness().clone(), metrics);
     let hard = lifecycle.hard();

@@ -179,6 +179,7 @@ impl Host {
             address,
             source,
         })?;
+        self.lifecycle.listens_on(address);
         let services: Vec<&str> = self.services.iter().map(|s| s.name().as_str()).collect();
         tracing::info!(%address, tls = self.tls.is_some(), services = services.join(","), "gRPC is listening");
         let dispatch = Dispatch::new(&self, address).await?;

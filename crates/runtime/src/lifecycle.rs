@@ -1,12 +1,14 @@
-//! How a process starts tasks and stops.
+//! How a process starts tasks, where it listens, and how it stops.
 //!
 //! Stopping has two steps. *Soft*: take no new work, finish what runs. *Hard*: end. The first SIGTERM or SIGINT asks for the first
 //! step; a second one, or the grace period, for the second.
 
 use std::{
+    fmt,
     future::Future,
+    net::SocketAddr,
     panic::AssertUnwindSafe,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -49,6 +51,20 @@ struct Inner {
     background: TaskTracker,
     readiness: Readiness,
     failure: Mutex<Option<String>>,
+    listeners: Mutex<Listeners>,
+}
+
+/// Where the process listens, and who wants to know.
+#[derive(Default)]
+struct Listeners {
+    bound: Vec<SocketAddr>,
+    told: Vec<Box<dyn Fn(SocketAddr) + Send>>,
+}
+
+impl fmt::Debug for Listeners {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.bound.fmt(f)
+    }
 }
 
 /// The tasks of a process and the two steps of its end. Cheap to clone.
@@ -79,6 +95,31 @@ impl Lifecycle {
     /// Whether work is welcome.
     pub fn readiness(&self) -> &Readiness {
         &self.0.readiness
+    }
+
+    /// Says that the process listens there: the bound address, before the first connection is taken.
+    pub fn listens_on(&self, address: SocketAddr) {
+        let mut listeners = self.listeners();
+        listeners.bound.push(address);
+        for tell in &listeners.told {
+            tell(address);
+        }
+    }
+
+    /// Tells every address that the process listens on, those that it has now and those to come. `tell` must not wait.
+    pub fn on_listener(&self, tell: impl Fn(SocketAddr) + Send + 'static) {
+        let mut listeners = self.listeners();
+        for &address in &listeners.bound {
+            tell(address);
+        }
+        listeners.told.push(Box::new(tell));
+    }
+
+    fn listeners(&self) -> MutexGuard<'_, Listeners> {
+        self.0
+            .listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts a task that the process cannot do without: its panic stops the process. The current span is kept. The task ends at the
