@@ -207,7 +207,7 @@ impl Connector {
         TlsConnector::from(Arc::clone(&self.shared.tls))
             .connect(name, tcp)
             .await
-            .map_err(|problem| failed(heard(problem)))
+            .map_err(|problem| failed(tls::explain(&problem)))
     }
 }
 

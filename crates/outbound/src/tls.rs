@@ -5,16 +5,16 @@
 
 mod chains;
 
-use std::{path::Path, sync::Arc};
+use std::{io, path::Path, sync::Arc};
 
 use rustls::{
-    CipherSuite, ClientConfig, RootCertStore,
+    CertificateError, CipherSuite, ClientConfig, RootCertStore,
     client::{Resumption, WebPkiServerVerifier},
     crypto::{CryptoProvider, ring},
     pki_types::{CertificateDer, pem::PemObject as _},
 };
 
-use crate::SetUpError;
+use crate::{SetUpError, error::heard};
 
 use chains::RecentChains;
 
@@ -55,6 +55,20 @@ fn provider() -> CryptoProvider {
         .cipher_suites
         .sort_by_key(|suite| suite.suite() != CipherSuite::TLS13_AES_128_GCM_SHA256);
     provider
+}
+
+/// What failed in a handshake. The names of a certificate are left out: whoever made it has chosen them, and a model would read them
+/// as ours.
+pub(crate) fn explain(problem: &io::Error) -> String {
+    let inner = problem
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match inner {
+        Some(rustls::Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        )) => "its certificate is for other names".to_owned(),
+        Some(_) | None => heard(problem),
+    }
 }
 
 fn add(roots: &mut RootCertStore, path: &Path) -> Result<(), String> {
