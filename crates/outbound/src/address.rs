@@ -169,7 +169,7 @@ impl Policy {
                 .all(|translation| translation.is_well_formed && is_open(translation.to.into()))
     }
 
-    /// The row of a refused address, if it is one that nothing opens: metadata, in any spelling.
+    /// Whether a refused address is one that nothing opens: metadata, in any spelling.
     pub(crate) fn is_metadata(&self, address: IpAddr) -> bool {
         match address {
             IpAddr::V4(v4) => table::metadata_v4(v4).is_some(),

@@ -11,6 +11,8 @@ use hickory_resolver::{
     },
 };
 
+use crate::error::heard;
+
 /// Aliases that are followed, one from another.
 const MAX_ALIASES: usize = 8;
 
@@ -55,7 +57,7 @@ pub(super) fn definite(
         }
         Err(NetError::Timeout) => Err("DNS did not answer in time".to_owned()),
         Err(NetError::Dns(DnsError::ResponseCode(code))) => Err(format!("DNS answered {code}")),
-        Err(other) => Err(other.to_string()),
+        Err(other) => Err(heard(other)),
     }
 }
 
