@@ -97,6 +97,7 @@ impl Lane {
         connected_by: Instant,
         deadline: Instant,
     ) -> Result<Response<Body>, Error> {
+        let time_to_connect = connected_by.saturating_duration_since(Instant::now());
         let approved = self
             .connector
             .approve_until(target, self.consumer, connected_by)
@@ -131,8 +132,9 @@ impl Lane {
                     ) => again,
                     (Unanswered { error, .. }, _) => return Err(error),
                 };
+                let connected_by = deadline.min(Instant::now() + time_to_connect);
                 self.connector
-                    .connect(target, self.consumer, deadline)
+                    .connect(target, self.consumer, connected_by)
                     .await?
             }
         };

@@ -1,6 +1,6 @@
 //! Lanes: a connection is used again only where it would have been opened.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Method, Request};
@@ -9,6 +9,14 @@ use testkit::{
     dns::{Answer, Family, ScriptedDns},
     origin::{Act, Authority, RawOrigin, Reply, TlsOrigin},
 };
+
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+    task::JoinSet,
+    time::{Instant, timeout},
+};
+use tokio_rustls::TlsAcceptor;
 
 use crate::support::{connector, deadline, exempt, rule, target, text};
 
@@ -271,6 +279,57 @@ async fn a_kept_connection_that_closes_at_the_next_request_costs_a_safe_request_
     }
 }
 
+/// A server that answers the first request of its first connection, closes it at the second, and then says nothing to anybody.
+async fn answers_once(listener: TcpListener, tls: TlsAcceptor) {
+    let (stream, _peer) = listener.accept().await.expect("a connection");
+    let mut stream = tls.accept(stream).await.expect("a handshake");
+    let mut heard = [0; 4_096];
+    for answer in ["HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi", ""] {
+        assert!(stream.read(&mut heard).await.expect("a request") > 0);
+        stream.write_all(answer.as_bytes()).await.expect("a client");
+    }
+    drop(stream);
+    let _silent = listener.accept().await.expect("another connection");
+    std::future::pending::<()>().await;
+}
+
+#[tokio::test]
+async fn a_host_that_falls_silent_behind_a_kept_connection_has_no_longer_to_connect_than_any() {
+    let authority = Authority::new();
+    let (dns, listener) = (
+        ScriptedDns::start().await,
+        TcpListener::bind("127.0.0.1:0").await.expect("a port"),
+    );
+    let port = listener.local_addr().expect("an address").port();
+    let tls = TlsAcceptor::from(Arc::new(
+        authority.server_config_speaking(&["site.test"], &["http/1.1"]),
+    ));
+    let mut server = JoinSet::new();
+    server.spawn(answers_once(listener, tls));
+    dns.host("site.test", &["127.0.0.1"]);
+    let allow = vec![exempt("site.test", &[Consumer::Fetch])];
+    let connector = connector(&dns, &authority, allow);
+    let lane = connector.lane(Consumer::Fetch, LaneBounds::default());
+    let url = format!("https://site.test:{port}/");
+    assert_eq!(get_text(&lane, &url).await, "hi");
+    let request = Request::get(url.as_str())
+        .body(Bytes::new())
+        .expect("a request");
+    let (soon, late) = (Duration::from_millis(500), Duration::from_hours(1));
+    let destination = target(&url);
+    let answer = lane.request_within(
+        &destination,
+        request,
+        Instant::now() + soon,
+        Instant::now() + late,
+    );
+    let outcome = timeout(Duration::from_secs(20), answer).await;
+    assert!(
+        matches!(outcome, Ok(Err(Error::TimedOut { .. }))),
+        "{outcome:?}"
+    );
+}
+
 #[tokio::test]
 async fn a_request_that_may_have_changed_something_is_not_sent_twice() {
     let (origin, lane, url) = scripted(vec![vec![
@@ -395,7 +454,7 @@ async fn a_dropped_lane_closes_what_it_kept_and_leaves_open_what_is_being_read()
     drop(lane);
     assert_eq!(text(slow).await, "one two");
     tasks.close();
-    tokio::time::timeout(Duration::from_secs(10), tasks.wait())
+    timeout(Duration::from_secs(10), tasks.wait())
         .await
         .expect("nothing runs on");
 }
