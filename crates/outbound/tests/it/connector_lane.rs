@@ -315,13 +315,13 @@ async fn a_host_that_falls_silent_behind_a_kept_connection_has_no_longer_to_conn
     let request = Request::get(url.as_str())
         .body(Bytes::new())
         .expect("a request");
-    let (soon, late) = (Duration::from_millis(500), Duration::from_hours(1));
+    let (soon, hours) = (Duration::from_millis(500), Duration::from_hours(1));
     let destination = target(&url);
     let answer = lane.request_within(
         &destination,
         request,
         Instant::now() + soon,
-        Instant::now() + late,
+        Instant::now() + hours,
     );
     let outcome = timeout(Duration::from_secs(20), answer).await;
     assert!(
