@@ -21,7 +21,7 @@ fn the_demo_shows_an_npc_that_uses_tools_and_says_that_its_model_is_scripted() {
         "tool 1 current_time\n  sent nothing\n",
         "tool 1 current_time  came back after",
         "tool 2 fetch_url  came back after",
-        "Tonight: lantern walk",
+        "Tonight: **lantern walk**, from the well, at dusk.",
         "tool 3 fetch_url\n  sent {\"url\":\"https://169.254.169.254/latest/meta-data/\"}\n",
         "tool 3 fetch_url  FAILED after",
         "The other address was refused",
@@ -30,6 +30,8 @@ fn the_demo_shows_an_npc_that_uses_tools_and_says_that_its_model_is_scripted() {
     ] {
         assert!(run.out.contains(part), "{part:?}: {}", run.out);
     }
+    // What no visitor of the page would see.
+    assert!(!run.out.contains("on fire"), "{}", run.out);
     assert_eq!(run.err, "");
     assert!(!run.out.contains('\u{1b}'), "{}", run.out);
 }
