@@ -13,7 +13,7 @@ in_both_shapes!(
     an_answer_comes_back_without_what_is_between_neighbours,
     every_method_and_status_passes,
     redirects_are_passed_back_and_not_followed,
-    a_server_cannot_speak_in_the_proxys_name,
+    a_server_cannot_speak_in_the_name_of_the_proxy,
     a_client_that_waits_for_leave_to_send_its_body_is_told_to,
     an_upload_in_chunks_is_streamed_while_the_answer_already_comes,
     a_server_that_breaks_off_breaks_off_for_the_client_too,
@@ -171,7 +171,7 @@ async fn raw(
     (server, proxy, format!("http://index.test:{port}/"))
 }
 
-async fn a_server_cannot_speak_in_the_proxys_name(shape: Shape) {
+async fn a_server_cannot_speak_in_the_name_of_the_proxy(shape: Shape) {
     let world = World::start().await;
     for said in [
         "HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm=\"x\"\r\nContent-Length: 0\r\n\r\n",
