@@ -150,15 +150,12 @@ fn each_heavy_library_has_one_home() {
         ("deadpool-redis", &["coordination"]),
         // What parses hostile pages runs in the reader's own process, under its limits.
         ("chardetng", &["reader"]),
-        ("dom_query", &["reader"]),
         ("dom_smoothie", &["reader"]),
         ("encoding_rs", &["reader"]),
-        ("htmd", &["reader"]),
         ("html5ever", &["reader"]),
         ("lopdf", &["reader"]),
         ("pdf-extract", &["reader"]),
         ("brotli-decompressor", &["fetch-proxy"]),
-        ("texting_robots", &["fetch-proxy"]),
     ];
     for (package, dependencies) in direct_dependencies(&metadata()) {
         for (library, homes) in homes {
