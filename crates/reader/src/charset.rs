@@ -40,13 +40,14 @@ pub(crate) fn detect(
         return encoding;
     }
     let looked_at = &bytes[..bytes.len().min(GUESS_BYTES)];
+    let is_shifted = has_shifts(looked_at);
     let said = [label_of(content_type), said_inside(bytes, markup)];
     for encoding in said.into_iter().flatten() {
         if !is_disproved(encoding, looked_at) {
             return encoding;
         }
     }
-    if is_utf8(looked_at) || markup == Markup::Json {
+    if (is_utf8(looked_at) && !is_shifted) || markup == Markup::Json {
         return UTF_8;
     }
     let mut detector = EncodingDetector::new(Iso2022JpDetection::Allow);
@@ -71,8 +72,9 @@ pub(crate) fn label_of(content_type: &str) -> Option<&'static Encoding> {
         .and_then(|(_, label)| for_label(label.trim_matches([' ', '\t', '"', '\''])))
 }
 
+/// The encoding of that label. One that browsers read nothing of (Encoding Standard section 14.1, "replacement") is as good as none.
 fn for_label(label: &str) -> Option<&'static Encoding> {
-    Encoding::for_label(label.as_bytes()).map(|encoding| {
+    Encoding::for_label_no_replacement(label.as_bytes()).map(|encoding| {
         if encoding == X_USER_DEFINED {
             WINDOWS_1252
         } else {
@@ -104,6 +106,13 @@ pub(crate) fn wide(bytes: &[u8]) -> Option<&'static Encoding> {
     } else {
         None
     }
+}
+
+/// Whether the bytes are ASCII that escapes to Japanese characters, as in ISO-2022-JP (RFC 1468).
+fn has_shifts(bytes: &[u8]) -> bool {
+    bytes.is_ascii()
+        && memmem::find_iter(bytes, b"\x1b$")
+            .any(|at| matches!(bytes.get(at + 2), Some(b'@' | b'B')))
 }
 
 /// Whether the bytes are UTF-8, but for a character that the end has cut.
@@ -256,6 +265,28 @@ mod tests {
         for encoding in [SHIFT_JIS, EUC_JP] {
             let (bytes, _, _) = encoding.encode(text);
             assert_eq!(detected(&bytes, "", Markup::Plain), encoding.name());
+        }
+    }
+
+    #[test]
+    fn japanese_that_is_written_in_ascii_is_found() {
+        let text = b"<p>\x1b$BEl5~$G2q5D$,3+$+$l!\"B?$/$N?M$,;22C$7$?!#\x1b(B";
+        assert_eq!(detected(text, "text/html", Markup::Html), "ISO-2022-JP");
+        assert_eq!(detected(b"\x1b[31mred", "", Markup::Plain), "UTF-8");
+    }
+
+    #[test]
+    fn a_label_of_which_browsers_read_nothing_hides_no_page() {
+        for label in ["hz-gb-2312", "iso-2022-kr", "replacement"] {
+            let page = format!("<meta charset={label}><p>plain words");
+            assert_eq!(
+                detected(
+                    page.as_bytes(),
+                    &format!("text/html; charset={label}"),
+                    Markup::Html
+                ),
+                "UTF-8"
+            );
         }
     }
 
