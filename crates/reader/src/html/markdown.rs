@@ -76,10 +76,10 @@ pub(super) fn write(tree: &Tree, main: &Main, base: &Url, limit: usize) -> Writt
         }
     }
     let is_cut = pass.writer.is_full();
-    Written {
-        text: pass.finish(),
-        is_cut,
-    }
+    let mut text = pass.finish();
+    // The last word may be a long one.
+    text.truncate(kernel::floor_char_boundary(&text, limit));
+    Written { text, is_cut }
 }
 
 /// Whether what is in an element is still to be walked through.

@@ -253,6 +253,10 @@ async fn bombs_of_a_huge_table_of_spans_and_of_entities() {
         &bounded("spans", format!("<h1>first</h1>{spans}")).await,
         "first",
     );
+    for row in ["<tr><td colspan=64>x", "<tr><td colspan=63>x<td>y"] {
+        let wide = format!("<h1>first</h1><table>{}", row.repeat(32_000));
+        assert_read(&bounded("wide cells", wide).await, "first");
+    }
     let entities = "&amp;&lt;&#x41;&NotEqualTilde;&#xD800;&#0;&bogus;".repeat(50_000);
     assert_read(
         &bounded("entities", format!("<h1>first</h1>{entities}")).await,

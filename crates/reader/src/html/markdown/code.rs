@@ -54,6 +54,22 @@ pub(super) fn fenced(code: &str, language: Option<String>) -> String {
     lines
 }
 
+/// What stands before and after code in a line (CommonMark section 6.1): more ticks than there are in it, and a space between theirs
+/// and its own.
+pub(super) fn marks(code: &str) -> (String, String) {
+    let (mut run, mut longest) = (0_usize, 0);
+    for c in code.chars() {
+        run = if c == '`' { run + 1 } else { 0 };
+        longest = longest.max(run);
+    }
+    let ticks = "`".repeat((longest + 1).min(LONGEST_FENCE));
+    let (before, after) = (
+        if code.starts_with('`') { " " } else { "" },
+        if code.ends_with('`') { " " } else { "" },
+    );
+    (format!("{ticks}{before}"), format!("{after}{ticks}"))
+}
+
 /// Ticks of a fence; code with as many in a row would be a trap and no code.
 const LONGEST_FENCE: usize = 10;
 

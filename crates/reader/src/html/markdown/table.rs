@@ -116,9 +116,12 @@ pub(super) struct Table {
     has_header: bool,
     /// Whether all cells of this row are headers.
     is_header: bool,
-    /// Bytes that were said again.
+    /// Bytes that were said again, and those of cells that there are for a span.
     repeated: usize,
 }
+
+/// What a cell without text costs of the bound on text: it takes some of memory.
+const EMPTY_CELL_BYTES: usize = 8;
 
 impl Table {
     pub(super) fn begin_row(&mut self) {
@@ -155,6 +158,7 @@ impl Table {
         }
         self.row.push(text);
         self.row.extend((1..columns).map(|_| String::new()));
+        self.repeated += (columns - 1) * EMPTY_CELL_BYTES;
     }
 
     /// Takes the cell at which the text was cut.
@@ -165,7 +169,7 @@ impl Table {
     /// Puts the cells from above that go on here.
     fn fill(&mut self) {
         while let Some(Some(carried)) = self.carried.get_mut(self.row.len()) {
-            self.repeated += carried.text.len();
+            self.repeated += carried.text.len() + EMPTY_CELL_BYTES;
             self.row.push(carried.text.clone());
             carried.rows -= 1;
             if carried.rows == 0 {
@@ -190,7 +194,7 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// Bytes that were said again.
+    /// Bytes to spend on what the page did not spell out.
     pub(super) fn take_repeated(&mut self) -> usize {
         std::mem::take(&mut self.repeated)
     }

@@ -1,6 +1,9 @@
 //! Markdown under way: lines, gaps, prefixes, and marks around what was already written.
 
-use super::words::{is_mark, is_permalink};
+use super::{
+    code,
+    words::{is_mark, is_permalink},
+};
 use crate::visible::Cleaner;
 
 /// Longest prefix of a line; quotes and lists that are nested deeper are not indented further.
@@ -173,6 +176,12 @@ impl Writer {
             }
             let (word, after) = rest.split_at(word);
             self.flush();
+            let left = self.limit.saturating_sub(self.spent);
+            let kept = kernel::floor_char_boundary(word, left);
+            if kept < word.len() {
+                self.spent = self.limit;
+            }
+            let word = &word[..kept];
             if self.is_line_start && self.lines == Lines::Many && is_mark(word) {
                 self.push("\\");
             }
@@ -410,8 +419,10 @@ impl Writer {
             Span::Emphasis if is_one_line => self.surround(start, end, "*"),
             Span::Struck if is_one_line => self.surround(start, end, "~~"),
             Span::Code if is_one_line => {
-                let fence = if text.contains('`') { "``" } else { "`" };
-                self.surround(start, end, fence);
+                let code = &text[..end - start];
+                let (open, close) = code::marks(code);
+                self.insert(end, &close);
+                self.insert(start, &open);
             }
             Span::Raised if is_one_line && !text.starts_with(['[', '(']) => {
                 self.insert(start, "^");
@@ -443,7 +454,9 @@ impl Writer {
             self.block(2);
         } else if is_bare(&self.out) {
             self.out.clear();
-        } else if self.out.ends_with(' ') && !MARK_ENDS.iter().any(|end| self.out.ends_with(end)) {
+        } else if MARK_ENDS.iter().any(|end| self.out.ends_with(end)) {
+            self.is_line_start = true;
+        } else if self.out.ends_with(' ') {
             self.trim();
             self.space = true;
         }
