@@ -77,6 +77,8 @@ fn description(tree: &Tree) -> Option<String> {
                 || tree.value(meta, Key::Property) == Some("og:description")
         })
         .filter_map(|meta| tree.value(meta, Key::Content))
+        // It stands between marks of ours, which it must not end.
+        .map(|content| content.replace(['“', '”', '[', ']'], ""))
         .map(|content| line(content.trim_end_matches('.'), DESCRIPTION_CHARACTERS))
         .find(|description| !description.is_empty())
 }

@@ -263,9 +263,12 @@ impl TokenSink for Bounds {
         self.builder.end();
     }
 
+    /// Whether `<![CDATA[` begins text here: in XML it does everywhere, in HTML only in what is not HTML (section 13.2.5.42).
     fn adjusted_current_node_present_but_not_in_html_namespace(&self) -> bool {
-        self.builder
-            .adjusted_current_node_present_but_not_in_html_namespace()
+        self.syntax == Syntax::Xml
+            || self
+                .builder
+                .adjusted_current_node_present_but_not_in_html_namespace()
     }
 }
 
@@ -349,6 +352,17 @@ mod tests {
             .next()
             .unwrap();
         assert!(tree.is(tree.parent(last).unwrap(), &local_name!("body")));
+    }
+
+    #[test]
+    fn marked_sections_of_xhtml_are_text() {
+        let mut parser = Parser::new(Syntax::Xml, Effort::begin());
+        parser.feed("<html><body><p>a <![CDATA[b < c && <d>]]> e</p></body></html>");
+        let (tree, _) = parser.finish();
+        assert_eq!(
+            crate::html::content::text_of(&tree, NodeId::ROOT),
+            "a b < c && <d> e"
+        );
     }
 
     #[test]

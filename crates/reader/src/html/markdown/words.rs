@@ -7,9 +7,10 @@ pub(super) fn is_permalink(text: &str) -> bool {
         text,
         "" | "¶" | "#" | "§" | "🔗" | "↩" | "↑" | "^" | "\\#" | "Permalink" | "Anchor" | "Link"
     ) || (text.len() < 60
-        && text
-            .get(..8)
-            .is_some_and(|start| start.eq_ignore_ascii_case("skip to ")))
+        && ["skip to ", "jump to "].iter().any(|words| {
+            text.get(..words.len())
+                .is_some_and(|start| start.eq_ignore_ascii_case(words))
+        }))
 }
 
 /// Whether a line that begins with this word would be read as something else than text.
