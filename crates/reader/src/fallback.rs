@@ -18,8 +18,8 @@ pub(crate) fn strip(page: &str) -> String {
     let page = &page[..kernel::floor_char_boundary(page, LOOKED_AT)];
     let mut text = String::new();
     let mut rest = page;
-    // Once an end was not found, it need not be looked for again.
-    let mut unended: Option<&str> = None;
+    // Once the end of an element was not found, it need not be looked for again.
+    let mut unended = [false; UNREAD.len()];
     while !rest.is_empty() {
         let Some(at) = rest.find('<') else {
             push_text(rest, &mut text);
@@ -44,14 +44,14 @@ pub(crate) fn strip(page: &str) -> String {
             .unwrap_or(name_start.len());
         let name = name_start[..name_end.min(20)].to_ascii_lowercase();
         rest = &tag[end + 1..];
-        let unread = UNREAD.iter().find(|&&unread| unread == name);
-        if let Some(&unread) = unread
+        let unread = UNREAD.iter().position(|&unread| unread == name);
+        if let Some(unread) = unread
             && !tag.starts_with('/')
-            && unended != Some(unread)
+            && !unended[unread]
         {
-            match find_end(rest, unread) {
+            match find_end(rest, UNREAD[unread]) {
                 Some(end) => rest = &rest[end..],
-                None => unended = Some(unread),
+                None => unended[unread] = true,
             }
         } else if !INLINE.contains(&name.as_str()) && !text.ends_with('\n') {
             text.truncate(text.trim_end_matches(' ').len());
@@ -135,5 +135,8 @@ mod tests {
         assert_eq!(strip(&"<".repeat(1_000)), "<".repeat(1_000));
         assert_eq!(strip(&"<script>".repeat(100_000)), "");
         assert_eq!(strip(&"&".repeat(1_000)), "&".repeat(1_000));
+        // Each end is looked for once: looking again at each start would take minutes.
+        let starts = format!("<{}>", UNREAD.join("><"));
+        assert_eq!(strip(&starts.repeat(20_000)), "");
     }
 }

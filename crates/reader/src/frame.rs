@@ -4,7 +4,10 @@
 //! child: answers, each the lengths of its head and its text, then both. The parent believes none of it: lengths are bounded, and
 //! text is cleaned again.
 
-use std::io::{self, Write};
+use std::{
+    fmt,
+    io::{self, Write},
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -47,14 +50,42 @@ pub(crate) enum Order {
     End,
 }
 
+/// Why a document has no text: one of a few reasons and no words of the child's, which would be taken for the parent's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Unread {
+    Damaged,
+    Incomplete,
+    Encrypted,
+    NoPages,
+    Pictures,
+}
+
+/// The end of a sentence.
+impl fmt::Display for Unread {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Damaged => "it is damaged",
+            Self::Incomplete => {
+                "only its beginning was received, and it cannot be read without its end"
+            }
+            Self::Encrypted => "it is encrypted and asks for a password",
+            Self::NoPages => "no pages were found in it",
+            Self::Pictures => {
+                "its pages have no text that could be read; they are probably pictures of paper"
+            }
+        })
+    }
+}
+
 /// An answer without its text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Head {
     pub(crate) order: Order,
     pub(crate) title: Option<String>,
     pub(crate) truncated: Option<Truncated>,
-    /// Why there is no text: the end of a sentence.
-    pub(crate) failure: Option<String>,
+    /// Why there is no text.
+    pub(crate) failure: Option<Unread>,
     /// Said at the end.
     pub(crate) cost: Option<Cost>,
 }

@@ -10,12 +10,13 @@ mod tree;
 
 use url::Url;
 
-use crate::{effort::Effort, reading::Truncated, visible};
+use crate::{
+    effort::Effort,
+    reading::{TITLE_CHARACTERS, Truncated},
+    visible::line,
+};
 
 pub(crate) use parse::{Parser, Syntax};
-
-/// Characters of a title.
-const TITLE_CHARACTERS: usize = 300;
 
 /// What a page says, as far as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,27 +129,4 @@ fn under(heading: Option<&str>, byline: Option<&str>, content: &str) -> String {
     }
     text.push_str(content);
     text
-}
-
-/// One line of text as it is shown: what nobody sees is dropped and white space is one space.
-fn line(text: &str, characters: usize) -> String {
-    let text = visible::clean(text);
-    let mut line = String::new();
-    for word in text.split_whitespace() {
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-        if line.len() > 8 * characters {
-            break;
-        }
-    }
-    match line.char_indices().nth(characters) {
-        Some((at, _)) => {
-            line.truncate(at);
-            line.push('…');
-            line
-        }
-        None => line,
-    }
 }

@@ -15,8 +15,8 @@ use pdf_extract::{Dictionary, Document, Object, ObjectId, PlainTextOutput, outpu
 
 use crate::{
     effort::Effort,
-    frame::{Head, Order, Request, write_answer},
-    reading::Truncated,
+    frame::{Head, Order, Request, Unread, write_answer},
+    reading::{TITLE_CHARACTERS, Truncated},
     visible,
 };
 
@@ -25,8 +25,6 @@ const PAGES: usize = 200;
 /// Bytes of a page's drawing instructions, inflated. The library takes up to eighty times as much for them; a page of text has some
 /// ten thousand.
 const CONTENT_BYTES: u64 = 400 * 1_024;
-/// Characters of a title.
-const TITLE_CHARACTERS: usize = 300;
 
 /// Reads a document and tells it page by page.
 pub(crate) fn read(request: &Request, mut input: impl Read, answers: &File) -> io::Result<()> {
@@ -39,14 +37,14 @@ pub(crate) fn read(request: &Request, mut input: impl Read, answers: &File) -> i
     drop(bytes);
     let Some(mut document) = loaded else {
         let reason = if request.is_complete {
-            "it is damaged"
+            Unread::Damaged
         } else {
-            "only its beginning was received, and it cannot be read without its end"
+            Unread::Incomplete
         };
         return tell_failure(answers, reason);
     };
     if document.is_encrypted() && !behind_a_net(|| document.decrypt("").is_ok()).unwrap_or(false) {
-        return tell_failure(answers, "it is encrypted and asks for a password");
+        return tell_failure(answers, Unread::Encrypted);
     }
     let title = behind_a_net(|| title(&document)).flatten();
     let pages = behind_a_net(|| document.get_pages()).unwrap_or_default();
@@ -64,14 +62,16 @@ pub(crate) fn read(request: &Request, mut input: impl Read, answers: &File) -> i
                 format!("[Page {number} of {count}: left out, since there is too much on it]")
             }
         };
-        let text = if told == 0 {
+        let mut text = if told == 0 {
             text
         } else {
             format!("\n\n{text}")
         };
+        // A font may spell out each character as a text.
+        text.truncate(kernel::floor_char_boundary(&text, request.text_bytes));
         text_bytes += text.len();
         told = number;
-        let is_last = text_bytes > request.text_bytes || effort.spent() > budget;
+        let is_last = text_bytes >= request.text_bytes || effort.spent() > budget;
         let truncated = (told < count).then(|| Truncated::Pages {
             read: wide(told),
             of: wide(count),
@@ -94,21 +94,21 @@ pub(crate) fn read(request: &Request, mut input: impl Read, answers: &File) -> i
     }
     if without_text == told {
         let reason = if count == 0 {
-            "no pages were found in it"
+            Unread::NoPages
         } else {
-            "its pages have no text that could be read; they are probably pictures of paper"
+            Unread::Pictures
         };
         return tell_failure(answers, reason);
     }
     Ok(())
 }
 
-fn tell_failure(answers: &File, reason: &str) -> io::Result<()> {
+fn tell_failure(answers: &File, reason: Unread) -> io::Result<()> {
     let head = Head {
         order: Order::Instead,
         title: None,
         truncated: None,
-        failure: Some(reason.to_owned()),
+        failure: Some(reason),
         cost: None,
     };
     write_answer(answers, &head, "")
@@ -204,13 +204,7 @@ fn title(document: &Document) -> Option<String> {
         Some(wide) => encoding_rs::UTF_16BE.decode_without_bom_handling(wide).0,
         None => String::from_utf8_lossy(bytes),
     };
-    let title: String = visible::clean(&text)
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ")
-        .chars()
-        .take(TITLE_CHARACTERS)
-        .collect();
+    let title = visible::line(&text, TITLE_CHARACTERS);
     (!title.is_empty()).then_some(title)
 }
 

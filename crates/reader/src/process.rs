@@ -11,8 +11,9 @@ use tokio::{
 
 use crate::{
     child::ARGUMENT,
-    frame::{HEAD_BYTES, Head, LENGTHS_BYTES, Order, Request, request_bytes},
-    reading::{Cost, Truncated},
+    frame::{HEAD_BYTES, Head, LENGTHS_BYTES, Order, Request, Unread, request_bytes},
+    reading::{Cost, TITLE_CHARACTERS, Truncated},
+    visible::line,
 };
 
 /// How long a child that was killed may take to be gone. It takes a millisecond unless the machine is in trouble.
@@ -26,7 +27,7 @@ pub(crate) struct Answer {
     pub(crate) text: Option<String>,
     pub(crate) title: Option<String>,
     pub(crate) truncated: Option<Truncated>,
-    pub(crate) failure: Option<String>,
+    pub(crate) failure: Option<Unread>,
     pub(crate) cost: Option<Cost>,
     /// Whether the text is longer than it may be.
     pub(crate) is_cut: bool,
@@ -83,7 +84,7 @@ pub(crate) async fn run(
     let outcome = timeout_at(deadline, exchange)
         .await
         .unwrap_or(Outcome::TooSlow);
-    end(child, outcome).await;
+    end(child, outcome, deadline).await;
     Ok((answer, outcome))
 }
 
@@ -108,7 +109,7 @@ async fn listen(mut stdout: ChildStdout, answer: &mut Answer, text_bytes: usize)
                 answer.cost = head.cost;
                 return Outcome::Done;
             }
-            Some((head, text)) => take(answer, head, &text, text_bytes),
+            Some((head, text)) => take(answer, head, text, text_bytes),
             None => return Outcome::Died,
         }
     }
@@ -116,7 +117,7 @@ async fn listen(mut stdout: ChildStdout, answer: &mut Answer, text_bytes: usize)
 }
 
 /// One answer; None at the end, and for what is not one.
-async fn next(stdout: &mut ChildStdout, text_bytes: usize) -> Option<(Head, Vec<u8>)> {
+async fn next(stdout: &mut ChildStdout, text_bytes: usize) -> Option<(Head, String)> {
     let mut lengths = [0; LENGTHS_BYTES];
     stdout.read_exact(&mut lengths).await.ok()?;
     let length = |at: usize| {
@@ -129,8 +130,8 @@ async fn next(stdout: &mut ChildStdout, text_bytes: usize) -> Option<(Head, Vec<
         usize::try_from(u32::from_le_bytes(bytes)).unwrap_or(usize::MAX)
     };
     let (head, text) = (length(0), length(4));
-    // A text may end in a mark or a line beyond what was asked for.
-    if head > HEAD_BYTES || text > 2 * text_bytes + HEAD_BYTES {
+    // A text may have a heading and a note beyond what was asked for.
+    if head > HEAD_BYTES || text > text_bytes + HEAD_BYTES {
         return None;
     }
     let mut head = vec![0; head];
@@ -141,31 +142,40 @@ async fn next(stdout: &mut ChildStdout, text_bytes: usize) -> Option<(Head, Vec<
     if bytes.len() != text {
         return None;
     }
-    Some((serde_json::from_slice(&head).ok()?, bytes))
+    Some((
+        serde_json::from_slice(&head).ok()?,
+        String::from_utf8(bytes).ok()?,
+    ))
 }
 
-fn take(answer: &mut Answer, head: Head, bytes: &[u8], text_bytes: usize) {
-    let said = String::from_utf8_lossy(bytes);
+fn take(answer: &mut Answer, head: Head, said: String, text_bytes: usize) {
     let mut text = match head.order {
-        Order::After => answer.text.take().unwrap_or_default(),
-        Order::Instead | Order::End => String::new(),
+        Order::After => {
+            let mut text = answer.text.take().unwrap_or_default();
+            text.push_str(&said);
+            text
+        }
+        Order::Instead | Order::End => {
+            answer.is_cut = false;
+            said
+        }
     };
-    text.push_str(&said);
     if text.len() > text_bytes {
         text.truncate(kernel::floor_char_boundary(&text, text_bytes));
         answer.is_cut = true;
     }
     answer.text = Some(text);
-    answer.title = head.title;
+    answer.title = head.title.map(|title| line(&title, TITLE_CHARACTERS));
     answer.truncated = head.truncated;
     answer.failure = head.failure;
 }
 
 /// Ends the child if it has not ended, and waits until it is gone.
-async fn end(mut child: Child, outcome: Outcome) {
+async fn end(mut child: Child, outcome: Outcome, deadline: Instant) {
     let status = if outcome == Outcome::Died {
-        // It has closed its pipe, so it is about to be gone by itself, and how says what happened.
-        tokio::time::timeout(REAP_TIME, child.wait()).await.ok()
+        // It has closed its pipe, so it is about to be gone by itself, and how says what happened. One that lies may stay.
+        let until = deadline.min(Instant::now() + REAP_TIME);
+        timeout_at(until, child.wait()).await.ok()
     } else {
         None
     };

@@ -117,11 +117,15 @@ impl Reader {
         } else {
             Task::Html
         };
-        let (answer, outcome) = match self.child(source, task, encoding, deadline).await {
-            Ok(answered) => answered,
+        let (answer, reason) = match self.child(source, task, encoding, deadline).await {
+            Ok((answer, Outcome::TooSlow)) => (answer, "it took too long"),
+            Ok((answer, Outcome::Died | Outcome::Done)) => (
+                answer,
+                "it took too much memory or time, or is not built as pages are",
+            ),
             Err(Error::Failed(error)) => {
                 tracing::error!(%error, program = %self.program.display(), "the child that reads pages did not start");
-                (Answer::default(), Outcome::Died)
+                (Answer::default(), "its reader did not start")
             }
             Err(error) => return Err(error),
         };
@@ -137,18 +141,10 @@ impl Reader {
                 form: Form::Markdown,
                 media_type,
                 charset,
-                title: answer
-                    .title
-                    .map(|title| visible::clean(&title).into_owned()),
+                title: answer.title,
                 cost: answer.cost,
             });
         }
-        let reason = match outcome {
-            Outcome::TooSlow => "it took too long",
-            Outcome::Died | Outcome::Done => {
-                "it took too much memory or time, or is not built as pages are"
-            }
-        };
         if Instant::now() >= deadline {
             return Err(Error::TooSlow);
         }
@@ -157,6 +153,8 @@ impl Reader {
         let limit = self.config.text_bytes;
         let decoded = text::decode(looked_at, encoding, is_whole, limit).await;
         let stripped = fallback::strip(&decoded.text);
+        // What its references stand for is seen only now.
+        let stripped = visible::clean(&stripped);
         Ok(Reading {
             text: format!(
                 "[The page could not be read properly: {reason}. This is its text without its structure.]\n\n{stripped}"
@@ -177,16 +175,18 @@ impl Reader {
         deadline: Instant,
     ) -> Result<Reading, Error> {
         let (answer, outcome) = self.child(source, Task::Pdf, UTF_8, deadline).await?;
-        let failure = match (&answer.failure, &answer.text) {
-            (Some(failure), _) => Some(failure.as_str()),
+        let failure = match (answer.failure, &answer.text) {
+            (Some(failure), _) => Some(failure.to_string()),
             (None, Some(_)) => None,
             (None, None) => Some(match outcome {
-                Outcome::TooSlow => "it took too long to read",
-                Outcome::Died | Outcome::Done => "it took too much memory or time to read",
+                Outcome::TooSlow => "it took too long to read".to_owned(),
+                Outcome::Died | Outcome::Done => {
+                    "it took too much memory or time to read".to_owned()
+                }
             }),
         };
         if let Some(failure) = failure {
-            let text = describe::unread(source, "A PDF document that could not be read", failure);
+            let text = describe::unread(source, "A PDF document that could not be read", &failure);
             return Ok(Reading {
                 cost: answer.cost,
                 ..description(visible::clean(&text).into_owned(), media_type)
@@ -203,9 +203,7 @@ impl Reader {
             form: Form::Pdf,
             media_type,
             charset: None,
-            title: answer
-                .title
-                .map(|title| visible::clean(&title).into_owned()),
+            title: answer.title,
             truncated,
             cost: answer.cost,
         })

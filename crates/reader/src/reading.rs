@@ -4,6 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+/// Characters of a title.
+pub(crate) const TITLE_CHARACTERS: usize = 300;
+
 /// A body as text, and what it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reading {

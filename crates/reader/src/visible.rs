@@ -45,6 +45,30 @@ pub(crate) fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(cleaned)
 }
 
+/// One line of text as it is shown: what nobody sees is dropped, white space is one space, and what is longer
+/// than that many characters ends in an ellipsis.
+pub(crate) fn line(text: &str, characters: usize) -> String {
+    let text = clean(text);
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+        if line.len() > 8 * characters {
+            break;
+        }
+    }
+    match line.char_indices().nth(characters) {
+        Some((at, _)) => {
+            line.truncate(at);
+            line.push('…');
+            line
+        }
+        None => line,
+    }
+}
+
 /// Cleans a text that arrives in pieces.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Cleaner {
@@ -98,6 +122,12 @@ mod tests {
         assert_eq!(clean("a\u{200B}\u{200C}\u{200D}\u{2060}\u{FEFF}b"), "ab");
         assert_eq!(clean("😀\u{E0101}\u{E0152}\u{FE01}!"), "😀!");
         assert_eq!(clean("code \u{202E}txet\u{2066} end"), "code txet end");
+    }
+
+    #[test]
+    fn a_line_has_no_line_ends_of_any_kind_and_its_length() {
+        assert_eq!(line(" a\r\nb\u{2028}c\u{85}\u{202E}d ", 9), "a b c d");
+        assert_eq!(line("héé éé", 3), "héé…");
     }
 
     #[test]
