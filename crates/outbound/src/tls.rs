@@ -3,20 +3,16 @@
 //! **Architecture invariant:** a server proves for every connection that it holds the key of a certificate for the target's own
 //! name, signed by an authority that was named here. Nothing of the environment has a say, and no session is resumed.
 
-mod chains;
-
 use std::{io, path::Path, sync::Arc};
 
 use rustls::{
     CertificateError, CipherSuite, ClientConfig, RootCertStore,
-    client::{Resumption, WebPkiServerVerifier},
+    client::Resumption,
     crypto::{CryptoProvider, ring},
     pki_types::{CertificateDer, pem::PemObject as _},
 };
 
 use crate::{SetUpError, error::heard};
-
-use chains::RecentChains;
 
 /// A client that trusts the public authorities that the web trusts, and those in `ca_file`. The roots are part of the program, so
 /// that an image needs none, and no verifier fetches anything.
@@ -30,16 +26,9 @@ pub(crate) fn client(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, SetUpE
             why,
         })?;
     }
-    let provider = Arc::new(provider());
-    let verifier =
-        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
-            .build()
-            .map_err(|problem| SetUpError::Tls(rustls::Error::General(problem.to_string())))?;
-    let mut config = ClientConfig::builder_with_provider(provider)
+    let mut config = ClientConfig::builder_with_provider(Arc::new(provider()))
         .with_safe_default_protocol_versions()?
-        // What rustls calls dangerous is to bring one's own: this one asks webpki's, which rustls would take by itself.
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(RecentChains::new(verifier)))
+        .with_root_certificates(roots)
         .with_no_client_auth();
     // A resumed session would let a server link what different NPCs fetch.
     config.resumption = Resumption::disabled();
