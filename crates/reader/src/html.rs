@@ -105,11 +105,26 @@ pub(crate) fn read<E>(
     let byline = article
         .byline
         .filter(|byline| !written.text.contains(byline.as_str()));
+    let content = heading
+        .and_then(|heading| after_heading(&written.text, heading))
+        .unwrap_or(&written.text);
     tell(&Page {
-        markdown: under(heading, byline.as_deref(), &written.text),
+        markdown: under(heading, byline.as_deref(), content),
         title,
         truncated: None,
     })
+}
+
+/// What comes after the heading of an article, where the search has left it in and made it one of the second rank.
+fn after_heading<'a>(text: &'a str, heading: &str) -> Option<&'a str> {
+    let rest = text.strip_prefix("## ")?;
+    let (line, after) = rest.split_once('\n')?;
+    let is_same = line == heading
+        || line
+            .strip_prefix('[')
+            .and_then(|line| line.strip_prefix(heading))
+            .is_some_and(|address| address.starts_with("]("));
+    is_same.then(|| after.trim_start())
 }
 
 /// The content under a heading, and under who wrote it.

@@ -1,13 +1,14 @@
 //! The article of a page, found the way readers' views of browsers find it.
 
 use dom_smoothie::{Config, ParsePolicy, Readability};
+use html5ever::LocalName;
 use url::Url;
 
 use super::{
     content::{self, Main},
     line,
     parse::is_void,
-    tree::{Key, Step, Tree},
+    tree::{Key, NodeId, Step, Tree},
 };
 
 /// Text under which a page is no article.
@@ -39,7 +40,7 @@ pub(super) fn to_html(tree: &Tree, main: &Main) -> String {
             Step::Enter(node) => {
                 if let Some(text) = tree.text(node) {
                     escape(text, &mut html);
-                } else if let Some(name) = tree.name(node).filter(|name| is_written(name)) {
+                } else if let Some(name) = name(tree, node).filter(|name| is_written(name)) {
                     html.push('<');
                     html.push_str(name);
                     for (key, value) in tree.values(node) {
@@ -56,7 +57,7 @@ pub(super) fn to_html(tree: &Tree, main: &Main) -> String {
                 }
             }
             Step::Leave(node) => {
-                if let Some(name) = tree.name(node).filter(|name| is_written(name))
+                if let Some(name) = name(tree, node).filter(|name| is_written(name))
                     && !is_void(name)
                 {
                     html.push_str("</");
@@ -94,6 +95,11 @@ pub(super) fn find(html: &str, url: &Url) -> Option<Article> {
             .map(|byline| line(&byline, BYLINE_CHARACTERS))
             .filter(|byline| !byline.is_empty()),
     })
+}
+
+/// The name of an element of HTML, or of a formula in it.
+fn name(tree: &Tree, node: NodeId) -> Option<&LocalName> {
+    tree.name(node).or_else(|| tree.math_name(node))
 }
 
 /// Elements that the parser opens by itself, and those whose name could not be read back.

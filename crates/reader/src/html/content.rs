@@ -4,7 +4,9 @@ use html5ever::{LocalName, local_name};
 use url::Url;
 
 use super::{
-    TITLE_CHARACTERS, hidden, line,
+    TITLE_CHARACTERS,
+    hidden::{self, Legible},
+    line,
     tree::{Key, NodeId, Step, Tree},
 };
 
@@ -108,13 +110,26 @@ pub(crate) fn main(tree: &Tree) -> Main {
 /// All of a page that people see.
 pub(crate) fn whole(tree: &Tree) -> Main {
     let mut skipped = vec![false; tree.len()];
+    let mut sizes: Vec<(NodeId, Legible)> = Vec::new();
     let mut walk = tree.walk(NodeId::ROOT);
     while let Some(step) = walk.next() {
-        if let Step::Enter(node) = step
-            && (is_never_shown(tree, node) || hidden::is_hidden(tree, node))
-        {
-            skipped[node.index()] = true;
-            walk.pass_over(node);
+        match step {
+            Step::Enter(node) if tree.text(node).is_some() => {
+                let size = sizes.last().map(|&(_, legible)| legible);
+                skipped[node.index()] = size == Some(Legible::No);
+            }
+            Step::Enter(node) if is_never_shown(tree, node) || hidden::is_hidden(tree, node) => {
+                skipped[node.index()] = true;
+                walk.pass_over(node);
+            }
+            Step::Enter(node) => {
+                if let Some(legible) = hidden::legible(tree, node) {
+                    sizes.push((node, legible));
+                }
+            }
+            Step::Leave(node) => {
+                sizes.pop_if(|(sized, _)| *sized == node);
+            }
         }
     }
     Main {
@@ -131,7 +146,7 @@ pub(crate) fn first_heading(tree: &Tree, main: &Main) -> Option<String> {
             if main.is_skipped(node) {
                 walk.pass_over(node);
             } else if tree.is(node, &local_name!("h1")) {
-                let heading = line(&text_of(tree, node), TITLE_CHARACTERS);
+                let heading = line(&shown_in(tree, main, node), TITLE_CHARACTERS);
                 if !heading.is_empty() {
                     return Some(heading);
                 }
@@ -197,6 +212,22 @@ fn text_in(tree: &Tree, main: &Main) -> usize {
         }
     }
     bytes
+}
+
+/// The text in a node that people see.
+fn shown_in(tree: &Tree, main: &Main, top: NodeId) -> String {
+    let mut text = String::new();
+    let mut walk = tree.walk(top);
+    while let Some(step) = walk.next() {
+        if let Step::Enter(node) = step {
+            if main.is_skipped(node) {
+                walk.pass_over(node);
+            } else {
+                text.push_str(tree.text(node).unwrap_or_default());
+            }
+        }
+    }
+    text
 }
 
 /// All text in a node.
@@ -314,6 +345,14 @@ fn is_surrounding(tree: &Tree, node: NodeId, is_in_content: bool) -> bool {
             "banner" | "contentinfo" | "complementary" => return !is_in_content,
             _ => {}
         }
+    }
+    // An encyclopedia has a link to its editor in each heading.
+    let classes = tree.value(node, Key::Class).unwrap_or_default();
+    if classes
+        .split_ascii_whitespace()
+        .any(|class| class == "mw-editsection")
+    {
+        return true;
     }
     match tree.name(node) {
         Some(&local_name!("nav")) => true,

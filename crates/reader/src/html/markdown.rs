@@ -5,6 +5,7 @@
 //! escaped, since it is read by a model and not rendered. Nothing here recurses.
 
 mod code;
+mod math;
 mod names;
 mod table;
 mod words;
@@ -61,16 +62,20 @@ pub(super) fn write(tree: &Tree, main: &Main, base: &Url, limit: usize) -> Writt
             Step::Enter(node) => {
                 if let Some(text) = tree.text(node) {
                     pass.writer.text(text);
-                } else if let Some(name) = tree.name(node)
-                    && pass.enter(node, name) == Inside::Done
-                {
-                    walk.pass_over(node);
+                } else if let Some(name) = tree.name(node) {
+                    if pass.enter(node, name) == Inside::Done {
+                        walk.pass_over(node);
+                    }
+                } else if tree.math_name(node).is_some() {
+                    pass.sign(math::before(tree, node));
                 }
             }
             Step::Leave(node) if main.is_skipped(node) => {}
             Step::Leave(node) => {
                 if let Some(name) = tree.name(node) {
                     pass.leave(node, name);
+                } else if tree.math_name(node).is_some() {
+                    pass.sign(math::after(tree, node));
                 }
             }
         }
@@ -175,7 +180,9 @@ impl Pass<'_> {
             }
             local_name!("option") | local_name!("label") => self.writer.text(" "),
             _ => {
-                if is_block(name) {
+                if &**name == "amp-img" {
+                    self.picture(node);
+                } else if is_block(name) {
                     self.writer.block(2);
                 } else if is_line_numbers(self.tree, node) {
                     return Inside::Done;
@@ -259,6 +266,15 @@ impl Pass<'_> {
             }
         }
         self.writer.finish()
+    }
+
+    /// A sign between parts of a formula: nothing, a mark, or a space.
+    fn sign(&mut self, sign: &str) {
+        match sign {
+            "" => {}
+            " " => self.writer.text(" "),
+            _ => self.writer.mark(sign),
+        }
     }
 
     /// The mark that an element for marks stands for.

@@ -210,13 +210,20 @@ fn simplify(tag: &mut Tag) {
                 .iter()
                 .map(|attribute| (&*attribute.name.local, &*attribute.value)),
         );
+        let legible = tag
+            .attrs
+            .iter()
+            .find(|attribute| &*attribute.name.local == "style")
+            .and_then(|style| super::hidden::legible_by(&style.value));
         // The language of a block of code is worth an exception: what it can add is in the count of elements.
         let is_code = tag.name == local_name!("code");
         tag.attrs.retain(|attribute| {
             is_code && &*attribute.name.local == "class" && attribute.value.starts_with("lang")
         });
-        if hidden {
-            tag.attrs.push(super::hidden::attribute());
+        match legible {
+            _ if hidden => tag.attrs.push(super::hidden::attribute()),
+            Some(legible) => tag.attrs.push(super::hidden::size_attribute(legible)),
+            None => {}
         }
     }
 }

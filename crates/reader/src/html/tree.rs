@@ -120,6 +120,14 @@ impl Tree {
         }
     }
 
+    /// The local name of an element of a formula (`MathML`).
+    pub(crate) fn math_name(&self, node: NodeId) -> Option<&LocalName> {
+        match &self.nodes[node.index()].kind {
+            Kind::Element { name, .. } if name.ns == ns!(mathml) => Some(&name.local),
+            Kind::Element { .. } | Kind::Document | Kind::Text(..) => None,
+        }
+    }
+
     /// Whether the node's text was not even kept, since nobody reads it.
     pub(crate) fn is_dropped(&self, node: NodeId) -> bool {
         self.nodes[node.index()].dropped

@@ -45,6 +45,7 @@ pub(super) fn fenced(code: &str, language: Option<String>) -> String {
     while code.contains(&fence) && fence.len() < LONGEST_FENCE {
         fence.push('`');
     }
+    let code = code.replace(&fence, "");
     let mut lines = format!("{fence}{}\n", language.unwrap_or_default());
     for line in code.lines() {
         lines.push_str(line.trim_end());
@@ -54,7 +55,7 @@ pub(super) fn fenced(code: &str, language: Option<String>) -> String {
     lines
 }
 
-/// What stands before and after code in a line (CommonMark section 6.1): more ticks than there are in it, and a space between theirs
+/// What stands before and after code in a line (`CommonMark` section 6.1): more ticks than there are in it, and a space between theirs
 /// and its own.
 pub(super) fn marks(code: &str) -> (String, String) {
     let (mut run, mut longest) = (0_usize, 0);
@@ -70,7 +71,7 @@ pub(super) fn marks(code: &str) -> (String, String) {
     (format!("{ticks}{before}"), format!("{after}{ticks}"))
 }
 
-/// Ticks of a fence; code with as many in a row would be a trap and no code.
+/// Ticks of a fence; as many in a row are a trap and no code, and left out.
 const LONGEST_FENCE: usize = 10;
 
 /// The language that a block of code says it is in.
