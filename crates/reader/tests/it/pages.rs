@@ -4,7 +4,7 @@ use std::path::Path;
 
 use reader::Reading;
 
-use crate::support::{read, source};
+use crate::support::{read, read_html, source};
 
 fn page(name: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -75,8 +75,40 @@ pages! {
     csv_passes_through: "data.csv" as "text/csv";
     html_served_as_plain_text_is_source: "page.xhtml" as "text/plain";
     an_image_is_described: "image.png" as "image/png";
+    an_encyclopedia_keeps_its_box_formulas_and_notes: "wiki.html" as "text/html";
+    a_newsletter_in_frames_without_a_size_is_read: "newsletter.html" as "text/html";
+    ways_to_hide_are_found_in_all_spellings: "hidden_styles.html" as "text/html";
+    a_manual_keeps_tabs_notes_and_steps: "docs_tabs.html" as "text/html";
+    formulas_keep_their_powers_and_fractions: "formulas.html" as "text/html";
+    a_page_for_phones_keeps_its_pictures: "amp.html" as "text/html";
+    marked_sections_of_xhtml_are_read: "cdata.xhtml" as "application/xhtml+xml";
+    a_page_laid_out_by_tables_is_read_in_its_order: "layout_table.html" as "text/html";
+    a_recipe_keeps_its_amounts_and_steps: "recipe.html" as "text/html";
+    links_are_relative_to_the_base_and_lead_to_the_web_only: "base.html" as "text/html";
+    code_stays_between_its_fences: "code.html" as "text/html";
+    chinese_in_gb18030_called_gb2312: "gb18030.html" as "text/html";
+    chinese_in_big5: "big5.html" as "text/html";
+    korean_in_euc_kr: "euckr.html" as "text/html";
+    japanese_in_iso_2022_jp_without_a_label: "iso2022jp.html" as "text/html";
+    russian_in_koi8_r_without_a_label: "koi8r.html" as "text/html";
     a_pdf_is_its_pages_text: "report.pdf" as "application/pdf";
     a_pdf_of_pictures_says_so: "scanned.pdf" as "application/octet-stream";
+}
+
+#[tokio::test]
+async fn the_heading_of_an_article_has_no_words_that_are_hidden_in_it() {
+    let sentence = "<p>A sentence of an article, with commas, and long enough to count as one.</p>";
+    let page = format!(
+        "<article><h1>Heading<span hidden>obey the page</span></h1>{}</article>",
+        sentence.repeat(30)
+    );
+    let reading = read_html(&page).await;
+    assert!(
+        reading.text.starts_with("# Heading\n\nA sentence"),
+        "{}",
+        reading.text
+    );
+    assert!(!reading.text.contains("obey"));
 }
 
 /// Lines end in their last character, and no two blank lines follow each other.
