@@ -135,7 +135,7 @@ fn rust_files() -> Vec<PathBuf> {
 
 #[test]
 fn each_heavy_library_has_one_home() {
-    let homes: [(&str, &[&str]); 19] = [
+    let homes: [(&str, &[&str]); 16] = [
         ("bollard", &["sandbox-broker"]),
         ("rmcp", &["mcp-gateway"]),
         ("hickory-resolver", &["outbound"]),
