@@ -2,7 +2,7 @@
 //!
 //! A model aims it, and pages aim the model, so this is the most carefully bounded call of the house: `https:` only, every hop of a
 //! chain judged and connected by [`outbound`], one deadline over all of it, bounds on bytes as they are sent and decoded, on what
-//! runs and waits at the same time, and on text; what is hostile to parse is read by [`reader`]'s children.
+//! runs and waits at the same time, and on text; what is hostile to parse is read by [`mod@reader`]'s children.
 //!
 //! What the guard refuses and what the network does is an answer with a sentence for the model, and the turn goes on; an error is
 //! only what is wrong with the call itself.
