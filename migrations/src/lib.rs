@@ -8,6 +8,7 @@
 //! release that adds one.
 
 mod index;
+mod mcp;
 mod registry;
 mod turn;
 
@@ -19,12 +20,16 @@ pub struct Migrator;
 
 impl MigratorTrait for Migrator {
     fn migrations() -> Vec<Box<dyn MigrationTrait>> {
-        vec![Box::new(registry::Founding), Box::new(turn::Founding)]
+        vec![
+            Box::new(registry::Founding),
+            Box::new(turn::Founding),
+            Box::new(mcp::McpServers),
+        ]
     }
 }
 
 /// The version that [`Migrator`] leads to, and the oldest code that still runs on it.
 pub const SCHEMA: store::SchemaVersion = store::SchemaVersion {
-    version: 1,
+    version: 2,
     min_compatible: 1,
 };

@@ -52,6 +52,15 @@ impl JsonText {
         Self(RawValue::NULL.to_owned())
     }
 
+    /// The same value with the members of every object in the order of their names: equal values have equal texts.
+    #[must_use]
+    pub fn canonical(&self) -> Self {
+        reader::canonical(self.as_str())
+            .ok()
+            .and_then(|text| RawValue::from_string(text).ok())
+            .map_or_else(|| self.clone(), Self)
+    }
+
     /// The text.
     pub fn as_str(&self) -> &str {
         self.0.get()

@@ -16,6 +16,7 @@ mod nearest;
 mod secret;
 mod slug;
 mod text;
+mod tool_definition;
 mod tool_name;
 
 pub use authorization::{Act, Decision, McpTransport, NpcFacts, OwnedFacts, decide};
@@ -32,4 +33,5 @@ pub use nearest::nearest;
 pub use secret::Secret;
 pub use slug::{InvalidSlug, Slug};
 pub use text::{clean_text, floor_char_boundary, strip_control};
+pub use tool_definition::ToolDefinition;
 pub use tool_name::{InvalidToolName, ToolName};

@@ -94,6 +94,7 @@ pub(crate) async fn add(
         npc,
         what: new.what,
         tools: new.tools.unwrap_or_default(),
+        seen: Vec::new(),
     };
     let mut grants = app.registry.grants(&who.caller);
     let grant = grants.add_grant(request).await?.into_inner().grant;

@@ -207,6 +207,7 @@ fn call(state: ToolCallState, outcome: Outcome) -> ToolCallPart {
         outcome: outcome.into(),
         started_at_micros: 1,
         ended_at_micros: 2,
+        media: Vec::new(),
     }
 }
 

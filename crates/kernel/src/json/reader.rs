@@ -15,6 +15,22 @@ enum Node<'t> {
 
 /// The text in normal form.
 pub(super) fn normalise(text: &str) -> Result<String, InvalidJson> {
+    let root = read(text)?;
+    let mut out = String::with_capacity(text.len());
+    write(&root, &mut out);
+    Ok(out)
+}
+
+/// The text in normal form, with the members of every object in the order of their names.
+pub(super) fn canonical(text: &str) -> Result<String, InvalidJson> {
+    let mut root = read(text)?;
+    sort(&mut root);
+    let mut out = String::with_capacity(text.len());
+    write(&root, &mut out);
+    Ok(out)
+}
+
+fn read(text: &str) -> Result<Node<'_>, InvalidJson> {
     let mut reader = Reader { text, at: 0 };
     reader.space();
     let root = reader.value(0)?;
@@ -22,9 +38,18 @@ pub(super) fn normalise(text: &str) -> Result<String, InvalidJson> {
     if reader.at < text.len() {
         return Err(reader.wrong("something after the value"));
     }
-    let mut out = String::with_capacity(text.len());
-    write(&root, &mut out);
-    Ok(out)
+    Ok(root)
+}
+
+fn sort(node: &mut Node<'_>) {
+    match node {
+        Node::Plain(_) | Node::Text(_) => {}
+        Node::Array(items) => items.iter_mut().for_each(sort),
+        Node::Object(members) => {
+            members.sort_by(|(a, _), (b, _)| a.cmp(b));
+            members.iter_mut().for_each(|(_, value)| sort(value));
+        }
+    }
 }
 
 struct Reader<'t> {

@@ -106,5 +106,6 @@ fn render(named: NamedGrant) -> WireGrant {
         what,
         tools: grant.tools,
         created_at_micros: grant.created_at.as_micros(),
+        pinned: false,
     }
 }

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use proto::turn::v1::{
     DeleteConversationRequest, DeleteConversationResponse, DeleteMessageRequest,
-    DeleteMessageResponse, GetConversationRequest, GetConversationResponse, GetMessageRequest,
-    GetMessageResponse, ListConversationsRequest, ListConversationsResponse, ListMessagesRequest,
-    ListMessagesResponse, conversation_service_server::ConversationService,
+    DeleteMessageResponse, GetConversationRequest, GetConversationResponse, GetMediaRequest,
+    GetMediaResponse, GetMessageRequest, GetMessageResponse, ListConversationsRequest,
+    ListConversationsResponse, ListMessagesRequest, ListMessagesResponse,
+    conversation_service_server::ConversationService,
 };
 use tonic::{Request, Response, Status};
 
 use super::{id, next_token, page, render};
-use crate::service::Service;
+use crate::{Error, service::Service};
 
 pub(super) struct Conversations(pub(super) Arc<Service>);
 
@@ -102,5 +103,18 @@ impl ConversationService for Conversations {
         Ok(Response::new(DeleteMessageResponse {
             deleted: u32::try_from(deleted).unwrap_or(u32::MAX),
         }))
+    }
+
+    async fn get_media(
+        &self,
+        request: Request<GetMediaRequest>,
+    ) -> Result<Response<GetMediaResponse>, Status> {
+        runtime::caller(&request)?;
+        // Nothing gives media yet.
+        Err(Error::NotFound {
+            what: "media",
+            name: request.into_inner().media_id,
+        }
+        .into())
     }
 }

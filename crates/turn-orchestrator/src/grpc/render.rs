@@ -94,6 +94,7 @@ fn tool_call(call: Call, started_at: Timestamp, ended_at: Option<Timestamp>) -> 
         input_json: call.input,
         started_at_micros: started_at.as_micros(),
         ended_at_micros: ended_at.map(Timestamp::as_micros).unwrap_or_default(),
+        media: Vec::new(),
     }
 }
 

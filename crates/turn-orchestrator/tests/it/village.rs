@@ -254,6 +254,7 @@ impl Village {
                     npc: name.to_owned(),
                     what: grant.to_owned(),
                     tools: Vec::new(),
+                    seen: Vec::new(),
                 })
                 .await
                 .unwrap();

@@ -14,10 +14,10 @@ use proto::turn::v1::{
     AbortTurnRequest, AbortTurnResponse, Conversation, DeleteConversationRequest,
     DeleteConversationResponse, DeleteMessageRequest, DeleteMessageResponse, DescribeToolsRequest,
     DescribeToolsResponse, FinishReason, GetConversationRequest, GetConversationResponse,
-    GetMessageRequest, GetMessageResponse, ListConversationsRequest, ListConversationsResponse,
-    ListMessagesRequest, ListMessagesResponse, Message, Part, Role, StartTurnRequest,
-    StartTurnResponse, TextPart, TurnEnded, TurnEvent, TurnStatus, Usage, WatchTurnRequest,
-    WatchTurnResponse, abort_turn_request,
+    GetMediaRequest, GetMediaResponse, GetMessageRequest, GetMessageResponse,
+    ListConversationsRequest, ListConversationsResponse, ListMessagesRequest, ListMessagesResponse,
+    Message, Part, Role, StartTurnRequest, StartTurnResponse, TextPart, TurnEnded, TurnEvent,
+    TurnStatus, Usage, WatchTurnRequest, WatchTurnResponse, abort_turn_request,
     conversation_service_server::{ConversationService, ConversationServiceServer},
     part::Content,
     start_turn_request::Trigger,
@@ -319,6 +319,13 @@ impl TurnService for Turns {
 
 #[tonic::async_trait]
 impl ConversationService for Turns {
+    async fn get_media(
+        &self,
+        _request: Request<GetMediaRequest>,
+    ) -> Result<Response<GetMediaResponse>, Status> {
+        Err(nothing("such media"))
+    }
+
     async fn get_conversation(
         &self,
         request: Request<GetConversationRequest>,

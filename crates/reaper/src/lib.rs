@@ -1,0 +1,1 @@
+//! Runs a command as subreaper and kills its whole tree.
