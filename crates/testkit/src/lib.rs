@@ -4,6 +4,7 @@ pub mod dns;
 pub mod events;
 pub mod netns;
 pub mod origin;
+pub mod port;
 pub mod provider;
 
 pub mod clock;

@@ -48,6 +48,8 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
+use crate::port::HeldPort;
+
 pub use raw::{Act, Handshake, RawOrigin};
 
 /// A certificate authority that only its own test trusts.
@@ -240,6 +242,8 @@ pub struct SeenRequest {
 #[derive(Debug)]
 pub struct TlsOrigin {
     address: SocketAddr,
+    /// If nobody said which.
+    _port: Option<HeldPort>,
     shared: Arc<Shared>,
     _tasks: JoinSet<()>,
 }
@@ -258,7 +262,8 @@ impl TlsOrigin {
         Self::start_on(authority, names, SocketAddr::from(([127, 0, 0, 1], 0))).await
     }
 
-    /// A server on this address. Linux has all of 127.0.0.0/8.
+    /// A server on this address. Linux has all of 127.0.0.0/8. Port 0 picks one that no other test has on any address, so that this
+    /// test may start another server there, or count on nobody's being there.
     pub async fn start_on(authority: &Authority, names: &[&str], address: SocketAddr) -> Self {
         Self::start_speaking(authority, names, address, &["h2", "http/1.1"]).await
     }
@@ -272,15 +277,18 @@ impl TlsOrigin {
     ) -> Self {
         let config = authority.server_config_speaking(names, protocols);
         let acceptor = TlsAcceptor::from(Arc::new(config));
+        let port = (address.port() == 0).then(|| HeldPort::for_address(address.ip()));
+        let number = port.as_ref().map_or(address.port(), HeldPort::number);
+        let address = SocketAddr::new(address.ip(), number);
         let listener = TcpListener::bind(address)
             .await
             .expect("a port to listen on");
-        let address = listener.local_addr().expect("a bound socket");
         let shared = Arc::new(Shared::default());
         let mut tasks = JoinSet::new();
         tasks.spawn(accept(listener, acceptor, Arc::clone(&shared)));
         Self {
             address,
+            _port: port,
             shared,
             _tasks: tasks,
         }

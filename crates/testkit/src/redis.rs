@@ -16,7 +16,10 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::shared_server::{Server, free_port, setting};
+use crate::{
+    port::HeldPort,
+    shared_server::{Server, setting},
+};
 
 const INSTALL: &str = "redis-server cannot be run; apt-get install redis-server";
 
@@ -43,13 +46,15 @@ pub fn url() -> String {
 pub fn namespace() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    format!("test-{}-{}-{count}", std::process::id(), free_port())
+    let at = kernel::Clock::now(&kernel::SystemClock).as_micros();
+    format!("test-{}-{at}-{count}", std::process::id())
 }
 
 /// A server of this test alone. It ends when dropped.
 #[derive(Debug)]
 pub struct OwnRedis {
-    port: u16,
+    /// Its own also while it is stopped.
+    port: HeldPort,
     directory: TempDir,
     process: Option<Child>,
 }
@@ -58,7 +63,7 @@ impl OwnRedis {
     /// Starts one.
     pub fn start() -> Self {
         let mut server = Self {
-            port: free_port(),
+            port: HeldPort::new(),
             directory: TempDir::new().expect("a temporary directory"),
             process: None,
         };
@@ -68,7 +73,7 @@ impl OwnRedis {
 
     /// Its address.
     pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        format!("redis://{}", self.port.on_loopback())
     }
 
     /// Kills it: connections break, and what it held is lost.
@@ -83,7 +88,7 @@ impl OwnRedis {
     pub fn restart(&mut self) {
         self.stop();
         let process = Command::new("redis-server")
-            .args(arguments(self.port))
+            .args(arguments(self.port.number()))
             .arg("--dir")
             .arg(self.directory.path())
             .stdin(Stdio::null())
@@ -92,11 +97,11 @@ impl OwnRedis {
             .spawn();
         self.process = Some(process.expect(INSTALL));
         let begun = Instant::now();
-        while !answers(self.port) {
+        while !answers(self.port.number()) {
             assert!(
                 begun.elapsed() < Duration::from_secs(30),
                 "redis-server did not start on port {}",
-                self.port
+                self.port.number()
             );
             thread::sleep(Duration::from_millis(20));
         }

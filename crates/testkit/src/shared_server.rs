@@ -10,13 +10,14 @@
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
     io::{ErrorKind, Write as _},
-    net::TcpListener,
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
+
+use crate::port::HeldPort;
 
 /// How long a server may take to answer for the first time, on a machine under load.
 const START_TIME: Duration = Duration::from_mins(1);
@@ -57,9 +58,12 @@ impl Server<'_> {
         {
             return port;
         }
-        let port = free_port();
+        let held = HeldPort::new();
+        let port = held.number();
         let dir = base.join(format!("{}-{}-{port}", self.name, std::process::id()));
         self.start(&dir, port);
+        // From here on the server itself keeps others out.
+        drop(held);
         fs::write(&known, format!("{port} {}", dir.display())).expect("the address is written");
         port
     }
@@ -150,13 +154,6 @@ pub(crate) fn run(program: &str, arguments: &[&str], package: &str) -> Result<St
 )]
 pub(crate) fn setting(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0))
-        .and_then(|listener| listener.local_addr())
-        .expect("a free port")
-        .port()
 }
 
 fn touch(dir: &Path) -> bool {
