@@ -2,10 +2,9 @@
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
-    net::TcpStream,
     process::{ChildStdin, ChildStdout, Command, Stdio},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use kernel::{Caller, Clock, NpcId, PlayerId, ServiceName, SystemClock};
@@ -14,10 +13,11 @@ use proto::fetch::v1::{
 };
 use runtime::{Issuer, Peer, SigningKey, Transport};
 use serde_json::{Value, json};
+use testkit::port::listener_in_log;
 
 use crate::{
     count, median, millis,
-    process::{Process, free_port, program, workspace},
+    process::{Process, program, workspace},
     server::{COPIES, Server},
 };
 
@@ -85,10 +85,9 @@ impl FetchProxy {
             SigningKey::generate().unwrap(),
             clock,
         ));
-        let address = format!("127.0.0.1:{}", free_port());
         let places = &server.places;
-        let child = program("fetch-proxy")
-            .env("AGENTSVILLE__GRPC__LISTEN", &address)
+        let mut child = program("fetch-proxy")
+            .env("AGENTSVILLE__GRPC__LISTEN", "127.0.0.1:0")
             .env("AGENTSVILLE__ADMIN__LISTEN", "127.0.0.1:0")
             .env("AGENTSVILLE__EGRESS__LISTEN", "127.0.0.1:0")
             .env(
@@ -107,18 +106,17 @@ impl FetchProxy {
             )
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
+        let log = child.stderr.take().unwrap();
         let process = Process(child);
-        let begun = Instant::now();
-        while TcpStream::connect(&address).is_err() {
-            assert!(
-                begun.elapsed() < Duration::from_secs(30),
-                "the fetch-proxy does not listen"
-            );
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let mut log = BufReader::new(log).lines().map_while(Result::ok);
+        let address = log
+            .find_map(|line| listener_in_log(&line, "gRPC is listening"))
+            .unwrap();
+        // A pipe that nobody reads would stop it in the end.
+        std::thread::spawn(move || log.for_each(drop));
         let transport = Transport::remote(&format!("http://{address}"), None).unwrap();
         Self {
             peer: Peer::new(transport, issuer, ServiceName::FetchProxy),

@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command},
     time::Duration,
@@ -78,12 +77,4 @@ fn own_status(line: &str) -> usize {
         .unwrap();
     let kilobytes: usize = line.split_whitespace().nth(1).unwrap().parse().unwrap();
     kilobytes * 1_024
-}
-
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
 }

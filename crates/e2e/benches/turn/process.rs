@@ -1,15 +1,15 @@
 //! The processes of the benchmark. Each ends when it is dropped.
 
 use std::{
-    fs,
+    fs::{self, File},
     io::{BufRead as _, BufReader},
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
 };
 
 use tempfile::TempDir;
+use testkit::port::listener_in_log;
 
 /// A child that is killed when it is dropped.
 pub(crate) struct Process(Child);
@@ -103,17 +103,17 @@ pub(crate) struct Village {
     /// Where its edge is.
     pub(crate) url: String,
     process: Process,
-    data: TempDir,
+    folder: TempDir,
 }
 
 impl Village {
     pub(crate) fn start(provider: &Provider) -> Self {
-        let data = TempDir::new().unwrap();
-        let edge = format!("127.0.0.1:{}", free_port());
-        let child = program("agentsville")
+        let folder = TempDir::new().unwrap();
+        let log = folder.path().join("log");
+        let mut child = program("agentsville")
             .arg("serve")
-            .env("AGENTSVILLE__DATA_DIR", data.path())
-            .env("AGENTSVILLE__EDGE__LISTEN", &edge)
+            .env("AGENTSVILLE__DATA_DIR", folder.path().join("data"))
+            .env("AGENTSVILLE__EDGE__LISTEN", "127.0.0.1:0")
             .env("AGENTSVILLE__GRPC__LISTEN", "127.0.0.1:0")
             .env("AGENTSVILLE__ADMIN__LISTEN", "127.0.0.1:0")
             .env("AGENTSVILLE__EGRESS__LISTEN", "127.0.0.1:0")
@@ -122,12 +122,21 @@ impl Village {
             .env("AGENTSVILLE__TURN__AT_ONCE_PER_PLAYER", "1000")
             .env("OPENAI_BASE_URL", &provider.base_url)
             .stdout(Stdio::null())
+            .stderr(File::create(&log).unwrap())
             .spawn()
             .unwrap();
+        let edge = loop {
+            let logged = fs::read_to_string(&log).unwrap();
+            if let Some(address) = listener_in_log(&logged, "HTTP listens") {
+                break address;
+            }
+            assert!(child.try_wait().unwrap().is_none(), "{logged}");
+            std::thread::sleep(Duration::from_millis(10));
+        };
         Self {
             url: format!("http://{edge}"),
             process: Process(child),
-            data,
+            folder,
         }
     }
 
@@ -141,15 +150,7 @@ impl Village {
 
     /// The Operator's token, once the Village has made it.
     pub(crate) fn operator_token(&self) -> Option<String> {
-        let token = fs::read_to_string(self.data.path().join("operator.token")).ok()?;
+        let token = fs::read_to_string(self.folder.path().join("data/operator.token")).ok()?;
         (!token.trim().is_empty()).then(|| token.trim().to_owned())
     }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
 }

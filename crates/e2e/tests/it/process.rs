@@ -2,11 +2,15 @@
 
 use std::{
     fs::{self, File},
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
 };
+
+use testkit::port::listener_in_log;
+
+/// A process that does not listen by then never will.
+const START: Duration = Duration::from_mins(1);
 
 /// One of this build's programs, with an empty environment.
 pub(crate) fn program(name: &str) -> Command {
@@ -48,21 +52,23 @@ impl Service {
 
     /// Where it serves gRPC, once it says so.
     pub(crate) async fn grpc_address(&mut self) -> String {
-        loop {
-            let log = self.logged();
-            let listening = log
-                .lines()
-                .find(|line| line.contains("gRPC is listening") && line.ends_with('}'));
-            if let Some(line) = listening {
-                let record: serde_json::Value = serde_json::from_str(line).unwrap();
-                let address = record
-                    .get("address")
-                    .or_else(|| record.pointer("/fields/address"));
-                return address.unwrap().as_str().unwrap().to_owned();
+        self.address("gRPC is listening").await
+    }
+
+    /// Where it listens, once it has logged this message.
+    pub(crate) async fn address(&mut self, message: &str) -> String {
+        let logged = async {
+            loop {
+                if let Some(address) = listener_in_log(&self.logged(), message) {
+                    return address.to_string();
+                }
+                self.assert_running();
+                tokio::time::sleep(Duration::from_millis(5)).await;
             }
-            self.assert_running();
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        };
+        tokio::time::timeout(START, logged)
+            .await
+            .unwrap_or_else(|_elapsed| panic!("it has not logged {message:?}"))
     }
 
     pub(crate) fn logged(&self) -> String {
@@ -82,13 +88,4 @@ impl Drop for Service {
             println!("---- {}\n{tail}", self.log.display());
         }
     }
-}
-
-/// A port that was free a moment ago.
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
 }

@@ -16,7 +16,7 @@ use testkit::{
     provider::{ScriptedProvider, Wire},
 };
 
-use crate::process::{Service, free_port, program};
+use crate::process::{Service, program};
 
 /// The Operator's token of every Village here.
 pub(crate) const OPERATOR_TOKEN: &str = "operator-token-of-a-test-0123456789abcdef";
@@ -47,7 +47,7 @@ pub(crate) struct Village {
     pub(crate) anthropic: ScriptedProvider,
     url: String,
     http: reqwest::Client,
-    services: Vec<Service>,
+    services: BTreeMap<&'static str, Service>,
     data: TempDir,
     database: Option<TestDatabase>,
 }
@@ -63,16 +63,17 @@ impl Village {
         let mut village = Self {
             chat_completions: ScriptedProvider::start(Wire::ChatCompletions).await,
             anthropic: ScriptedProvider::start(Wire::Anthropic).await,
-            url: format!("http://127.0.0.1:{}", free_port()),
+            url: String::new(),
             http: reqwest::Client::builder().no_proxy().build().unwrap(),
-            services: Vec::new(),
+            services: BTreeMap::new(),
             data: TempDir::new().unwrap(),
             database: None,
         };
-        match shape {
+        let edge = match shape {
             Shape::Embedded => village.start_embedded(&options),
             Shape::Split => village.start_split(&options).await,
-        }
+        };
+        village.url = format!("http://{}", edge.address("HTTP listens").await);
         village.wait_until_it_answers().await;
         village
     }
@@ -85,18 +86,19 @@ impl Village {
         }
     }
 
-    fn start_embedded(&mut self, options: &Options) {
+    /// Gives the process that serves HTTP.
+    fn start_embedded(&mut self, options: &Options) -> &mut Service {
         let mut command = self.command("agentsville", options);
         command
             .arg("serve")
-            .env("AGENTSVILLE__GRPC__LISTEN", "127.0.0.1:0")
             .env("AGENTSVILLE__OPERATOR_TOKEN", OPERATOR_TOKEN)
             .env("BETTER_AUTH_SECRET", ROOT_SECRET);
         self.with_providers(&mut command);
-        self.run("agentsville", command);
+        self.run("agentsville", command)
     }
 
-    async fn start_split(&mut self, options: &Options) {
+    /// From right to left: who is asked says where it listens, and then those start that ask. Gives the process that serves HTTP.
+    async fn start_split(&mut self, options: &Options) -> &mut Service {
         let database = TestDatabase::postgres(Schema::Empty).await;
         let database_url = database.config().url.expose().to_owned();
         self.database = Some(database);
@@ -111,20 +113,13 @@ impl Village {
         assert!(migrated.status.success(), "{migrated:?}");
 
         let keys = keys(self.data.path());
-        let registry = free_port();
-        let fetch = free_port();
-        let turns = free_port();
-        let at = |port: u16| format!("http://127.0.0.1:{port}");
-        let service = |village: &Self, name: &str, port: u16| {
+        let service = |village: &Self, name: &str| {
             let mut command = village.command(name, options);
-            command
-                .arg("--config")
-                .arg(&keys[name])
-                .env("AGENTSVILLE__GRPC__LISTEN", format!("127.0.0.1:{port}"));
+            command.arg("--config").arg(&keys[name]);
             command
         };
 
-        let mut command = service(self, "tool-registry", registry);
+        let mut command = service(self, "tool-registry");
         command
             .env("DATABASE_URL", &database_url)
             .env("REDIS_URL", &redis_url)
@@ -133,31 +128,42 @@ impl Village {
         self.run("tool-registry", command);
 
         // It holds no secret but its own key: no database, no Redis, no Provider, no root secret.
-        let command = service(self, "fetch-proxy", fetch);
+        let command = service(self, "fetch-proxy");
         self.run("fetch-proxy", command);
 
-        let mut command = service(self, "turn-orchestrator", turns);
+        let registry = self.peer("tool-registry").await;
+        let fetch = self.peer("fetch-proxy").await;
+
+        let mut command = service(self, "turn-orchestrator");
         command
             .env("DATABASE_URL", &database_url)
             .env("REDIS_URL", &redis_url)
-            .env("AGENTSVILLE__PEERS__TOOL_REGISTRY", at(registry))
-            .env("AGENTSVILLE__PEERS__FETCH_PROXY", at(fetch));
+            .env("AGENTSVILLE__PEERS__TOOL_REGISTRY", &registry)
+            .env("AGENTSVILLE__PEERS__FETCH_PROXY", &fetch);
         self.with_providers(&mut command);
         self.run("turn-orchestrator", command);
 
-        let mut command = service(self, "edge", 0);
+        let turns = self.peer("turn-orchestrator").await;
+
+        let mut command = service(self, "edge");
         command
-            .env("AGENTSVILLE__PEERS__TOOL_REGISTRY", at(registry))
-            .env("AGENTSVILLE__PEERS__TURN_ORCHESTRATOR", at(turns));
-        self.run("edge", command);
+            .env("AGENTSVILLE__PEERS__TOOL_REGISTRY", &registry)
+            .env("AGENTSVILLE__PEERS__TURN_ORCHESTRATOR", &turns);
+        self.run("edge", command)
     }
 
+    /// What those who ask this service are told about where it is, once it listens.
+    async fn peer(&mut self, service: &str) -> String {
+        format!("http://{}", self.grpc_address(service).await)
+    }
+
+    /// A process of this Village, which picks its own ports.
     fn command(&self, name: &str, options: &Options) -> Command {
         let mut command = program(name);
-        let listen = self.url.trim_start_matches("http://");
         command
             .env("AGENTSVILLE__DATA_DIR", self.data.path().join("data"))
-            .env("AGENTSVILLE__EDGE__LISTEN", listen)
+            .env("AGENTSVILLE__EDGE__LISTEN", "127.0.0.1:0")
+            .env("AGENTSVILLE__GRPC__LISTEN", "127.0.0.1:0")
             .env("AGENTSVILLE__ADMIN__LISTEN", "127.0.0.1:0")
             .env("AGENTSVILLE__EGRESS__LISTEN", "127.0.0.1:0")
             .envs(options.settings.iter().map(|(key, value)| (key, value)));
@@ -172,9 +178,10 @@ impl Village {
             .env("ANTHROPIC_API_KEY", "key-of-a-test");
     }
 
-    fn run(&mut self, name: &str, command: Command) {
+    fn run(&mut self, name: &'static str, command: Command) -> &mut Service {
         let log = self.data.path().join(format!("{name}.log"));
-        self.services.push(Service::start(command, log));
+        let service = Service::start(command, log);
+        self.services.entry(name).insert_entry(service).into_mut()
     }
 
     async fn wait_until_it_answers(&mut self) {
@@ -183,7 +190,7 @@ impl Village {
                 // The edge may be there before those that it asks.
                 let listen = |service: &Service| service.logged().contains("gRPC is listening");
                 let request = self.request(Method::GET, "/v1/me");
-                if self.services.iter().all(listen)
+                if self.services.values().all(listen)
                     && request
                         .send()
                         .await
@@ -191,21 +198,22 @@ impl Village {
                 {
                     return;
                 }
-                self.services.iter_mut().for_each(Service::assert_running);
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                self.services.values_mut().for_each(Service::assert_running);
+                tokio::time::sleep(Duration::from_millis(10)).await;
             }
         });
         assert!(answered.await.is_ok(), "the Village does not answer");
     }
 
-    /// Where the first of its processes serves gRPC: all of the house, when it is embedded.
-    pub(crate) async fn grpc_address(&mut self) -> String {
-        self.services[0].grpc_address().await
+    /// Where one of its processes serves gRPC: `agentsville` is all of the house.
+    pub(crate) async fn grpc_address(&mut self, service: &str) -> String {
+        let service = self.services.get_mut(service).unwrap();
+        service.grpc_address().await
     }
 
     /// What every process has logged so far.
     pub(crate) fn logged(&self) -> String {
-        self.services.iter().map(Service::logged).collect()
+        self.services.values().map(Service::logged).collect()
     }
 
     /// A request by the Operator.

@@ -10,7 +10,7 @@ use testkit::{
 };
 
 use super::setup::{Verdict, World, in_the_internet, page, refusal, verdict};
-use crate::process::{free_port, program};
+use crate::process::program;
 
 /// An address of the machine is known to be its own at the latest after this long, on a machine under load.
 const NOTICED: Duration = Duration::from_mins(1);
@@ -60,15 +60,18 @@ fn no_exemption_opens_the_villages_own_listeners_in_any_spelling() {
         let opened = ["127.0.0.0/8", "0.0.0.0/8", "::1", "home.test", "localhost"];
         let opened = opened.map(|to| format!("{{ to = \"{to}\", for = [\"fetch\"] }}"));
         let opened = format!("[{}]", opened.join(", "));
-        let [grpc, admin] = [free_port(), free_port()].map(|port| format!("127.0.0.1:{port}"));
-        let settings = [
-            ("AGENTSVILLE__OUTBOUND__ALLOW", &*opened),
-            ("AGENTSVILLE__GRPC__LISTEN", &grpc),
-            ("AGENTSVILLE__ADMIN__LISTEN", &admin),
-        ];
-        let proxy = world
+        let settings = [("AGENTSVILLE__OUTBOUND__ALLOW", &*opened)];
+        let mut proxy = world
             .fetch_proxy_with(program("fetch-proxy"), &settings)
             .await;
+        let mut listeners = Vec::new();
+        for message in [
+            "gRPC is listening",
+            "admin is listening",
+            "egress is listening",
+        ] {
+            listeners.push(proxy.address(message).await);
+        }
         for host in [
             "127.0.0.1",
             "2130706433",
@@ -80,7 +83,7 @@ fn no_exemption_opens_the_villages_own_listeners_in_any_spelling() {
             "localhost",
             "home.test",
         ] {
-            for listener in [&grpc, &admin] {
+            for listener in &listeners {
                 let port = listener.rsplit(':').next().unwrap();
                 let refused = refusal(proxy.fetch(&format!("https://{host}:{port}/")).await);
                 assert_eq!(refused.rule, "own-listener", "{host}: {refused:?}");

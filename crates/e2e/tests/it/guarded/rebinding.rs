@@ -206,7 +206,7 @@ fn a_village_reaches_nothing_private_by_a_thousand_rebinding_names() {
         let tester = Tester::new();
         let settings = [world.settings(), tester.settings()].concat();
         let mut village = Village::start_with(Shape::Embedded, Options { settings }).await;
-        let client = tester.client(&village.grpc_address().await);
+        let client = tester.client(&village.grpc_address("agentsville").await);
         fetch_all(&client, &attempts).await;
         turns_fare_no_better(&village, &world).await;
         nothing_private_was_reached(&world, &attempts);

@@ -8,7 +8,6 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
 };
 
 use kernel::{Caller, Clock, NpcId, PlayerId, ServiceName, SystemClock};
@@ -26,8 +25,6 @@ use testkit::{
 
 use crate::process::{Service, program};
 
-/// A process that does not listen by then never will.
-const START: Duration = Duration::from_mins(1);
 /// Who calls the fetch-proxy here: no service of the house, and trusted to speak for NPCs alone.
 const TESTER: &str = "tester";
 
@@ -173,9 +170,7 @@ impl World {
             .envs(self.settings())
             .envs(settings.iter().copied());
         let mut service = Service::start(command, self.log("fetch-proxy"));
-        let address = tokio::time::timeout(START, service.grpc_address())
-            .await
-            .unwrap();
+        let address = service.grpc_address().await;
         FetchProxy {
             client: tester.client(&address),
             service,
@@ -230,6 +225,11 @@ impl FetchProxy {
     /// What it has logged so far.
     pub(super) fn logged(&self) -> String {
         self.service.logged()
+    }
+
+    /// Where it listens, once it has logged this message.
+    pub(super) async fn address(&mut self, message: &str) -> String {
+        self.service.address(message).await
     }
 
     /// Who calls it.
