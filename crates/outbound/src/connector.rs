@@ -320,6 +320,7 @@ fn interleave(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
 
 #[cfg(test)]
 mod tests {
+    use testkit::port::HeldPort;
     use tokio::net::TcpListener;
 
     use super::*;
@@ -367,8 +368,11 @@ mod tests {
 
     #[tokio::test]
     async fn no_more_than_eight_addresses_are_tried() {
-        let listener = TcpListener::bind("127.0.0.9:0").await.expect("a port");
-        let port = listener.local_addr().expect("an address").port();
+        let held = HeldPort::new();
+        let port = held.number();
+        let _ninth = TcpListener::bind(("127.0.0.9", port))
+            .await
+            .expect("a listener");
         let nine: Vec<String> = (1..=9).map(|n| format!("127.0.0.{n}")).collect();
         let nine: Vec<&str> = nine.iter().map(String::as_str).collect();
         assert!(race(&approved(&nine[1..], port)).await.is_ok());

@@ -1,24 +1,17 @@
 //! The edge as a process of its own, and without the services behind it.
 
-use std::{
-    net::{Ipv4Addr, SocketAddr, TcpListener},
-    process::Stdio,
-    sync::Arc,
-    time::Duration,
-};
+use std::{process::Stdio, sync::Arc};
 
 use http::Method;
 use kernel::{Clock, ServiceName, SystemClock};
 use runtime::{Lifecycle, Peer, Transport, token::Village as Keys};
-use tokio::{net::TcpStream, process::Command};
+use testkit::port::{HeldPort, listener_in_log};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::Command,
+};
 
 use crate::{client::Ask, village::config};
-
-/// A port where nobody listens.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    listener.local_addr().unwrap().port()
-}
 
 /// The program with nothing from this process's environment.
 fn program() -> Command {
@@ -46,19 +39,23 @@ async fn it_says_which_service_it_misses() {
 
 #[tokio::test]
 async fn it_starts_before_its_services_and_without_any_secret() {
-    let port = free_port();
-    let away = format!("http://127.0.0.1:{}", free_port());
+    let nobody = HeldPort::new();
+    let away = format!("http://{}", nobody.on_loopback());
     let mut edge = program()
-        .env("AGENTSVILLE__EDGE__LISTEN", format!("127.0.0.1:{port}"))
+        .env("AGENTSVILLE__EDGE__LISTEN", "127.0.0.1:0")
         .env("AGENTSVILLE__PEERS__TOOL_REGISTRY", &away)
         .env("AGENTSVILLE__PEERS__TURN_ORCHESTRATOR", &away)
         .spawn()
         .unwrap();
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    while TcpStream::connect(address).await.is_err() {
-        assert!(edge.try_wait().unwrap().is_none(), "the edge ended");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    // Kept, because the edge goes on to log.
+    let mut log = BufReader::new(edge.stderr.take().unwrap()).lines();
+    let address = loop {
+        let line = log.next_line().await.unwrap();
+        let line = line.expect("the edge ended");
+        if let Some(address) = listener_in_log(&line, "HTTP listens") {
+            break address;
+        }
+    };
     let document = Ask::new(address, Method::GET, "/v1/openapi.json");
     assert_eq!(document.send().await.status, 200);
     edge.kill().await.unwrap();
@@ -68,9 +65,10 @@ async fn it_starts_before_its_services_and_without_any_secret() {
 async fn services_that_are_away_are_told_without_saying_where_they_are() {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let keys = Keys::generate(&clock).unwrap();
-    let port = free_port();
+    let nobody = HeldPort::new();
     let away = |service| {
-        let transport = Transport::remote(&format!("http://127.0.0.1:{port}"), None).unwrap();
+        let url = format!("http://{}", nobody.on_loopback());
+        let transport = Transport::remote(&url, None).unwrap();
         Peer::new(transport, keys.issuer(ServiceName::Edge), service)
     };
     let deps = edge::Deps {
@@ -85,6 +83,7 @@ async fn services_that_are_away_are_told_without_saying_where_they_are() {
         .send()
         .await;
     let sentence = answer.problem(503);
-    assert!(!sentence.contains(&port.to_string()), "{sentence}");
+    let port = nobody.number().to_string();
+    assert!(!sentence.contains(&port), "{sentence}");
     assert_eq!(answer.headers["retry-after"], "2");
 }

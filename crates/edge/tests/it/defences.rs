@@ -6,6 +6,7 @@ use http::{Method, header};
 use kernel::SystemClock;
 use runtime::Stopped;
 use serde_json::json;
+use testkit::port::HeldPort;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -297,7 +298,8 @@ async fn a_body_that_is_no_json_is_named_as_such() {
 
 #[tokio::test]
 async fn a_village_that_stops_takes_no_more_requests_and_waits_for_no_idle_client() {
-    let village = Village::start().await;
+    let port = HeldPort::new();
+    let village = Village::on(&port).await;
     let _silent = TcpStream::connect(village.address).await.unwrap();
     let mut kept = TcpStream::connect(village.address).await.unwrap();
     kept.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
@@ -315,7 +317,8 @@ async fn a_village_that_stops_takes_no_more_requests_and_waits_for_no_idle_clien
 
 #[tokio::test]
 async fn a_stream_goes_on_while_the_village_stops() {
-    let village = Village::start().await;
+    let port = HeldPort::new();
+    let village = Village::on(&port).await;
     let script = Script {
         events: say(&["hel", "lo"]),
         hold_after: Some(4),

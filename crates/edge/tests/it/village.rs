@@ -6,6 +6,7 @@ use http::Method;
 use kernel::{Clock, ServiceName, SystemClock};
 use runtime::{GrpcServer, Lifecycle, Peer, ServerLayers, Transport, token::Village as Keys};
 use serde_json::{Value, json};
+use testkit::port::HeldPort;
 
 use crate::{
     client::Ask,
@@ -58,6 +59,15 @@ pub(crate) fn peers(registry: GrpcServer, turns: GrpcServer, clock: Arc<dyn Cloc
 impl Village {
     pub(crate) async fn start() -> Self {
         Self::with(config(), Arc::new(SystemClock)).await
+    }
+
+    /// On a port where nobody else listens when it has stopped, either.
+    pub(crate) async fn on(port: &HeldPort) -> Self {
+        let config = edge::Config {
+            listen: port.on_loopback(),
+            ..config()
+        };
+        Self::with(config, Arc::new(SystemClock)).await
     }
 
     pub(crate) async fn with(config: edge::Config, clock: Arc<dyn Clock>) -> Self {

@@ -1,17 +1,19 @@
 //! Races between addresses, and what is left when they are over.
 
 use std::{
-    net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream},
+    net::{SocketAddr, TcpStream},
+    os::fd::OwnedFd,
     time::Duration,
 };
 
 use bytes::Bytes;
 use http::Request;
 use outbound::{Config, Connector, Consumer, Error, Phase, Rule};
-use rustix::net::{AddressFamily, SocketType};
+use rustix::net::{AddressFamily, SocketType, sockopt};
 use testkit::{
     dns::{Answer, Family, ScriptedDns},
     origin::{Authority, Reply, TlsOrigin},
+    port::HeldPort,
 };
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
@@ -20,31 +22,31 @@ use crate::support::{connector, deadline, exempt, get, rule, target, text};
 
 /// An address that takes no connection and does not refuse one either: its queue is full.
 struct Silent {
-    _listener: TcpListener,
+    _listener: OwnedFd,
     _waiting: Vec<TcpStream>,
 }
 
 impl Silent {
-    fn at(address: SocketAddrV4) -> Self {
+    /// At an address whose port is held.
+    fn at(address: SocketAddr) -> Self {
         let socket =
             rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        sockopt::set_socket_reuseaddr(&socket, true).expect("an option of sockets");
         rustix::net::bind(&socket, &address).expect("a free address");
         rustix::net::listen(&socket, 0).expect("a listener");
         let mut waiting = Vec::new();
-        while let Ok(stream) =
-            TcpStream::connect_timeout(&SocketAddr::V4(address), Duration::from_millis(100))
-        {
+        while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(100)) {
             waiting.push(stream);
         }
         Self {
-            _listener: TcpListener::from(socket),
+            _listener: socket,
             _waiting: waiting,
         }
     }
 }
 
-fn v4(last: u8, port: u16) -> SocketAddrV4 {
-    SocketAddrV4::new([127, 0, 0, last].into(), port)
+fn v4(last: u8, port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, last], port))
 }
 
 #[tokio::test]
@@ -58,20 +60,13 @@ async fn a_retry_that_resolves_inside_is_refused() {
             Answer::addresses(&["10.0.0.1"]),
         ],
     );
-    // Bound and not listening: nobody else gets the port, and connections are refused.
-    let reserved =
-        rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
-    rustix::net::bind(&reserved, &v4(2, 0)).expect("an address");
-    let bound: SocketAddr = rustix::net::getsockname(&reserved)
-        .expect("an address")
-        .try_into()
-        .expect("an internet address");
+    let nobody = HeldPort::new();
     let connector = connector(
         &dns,
         &authority,
         vec![exempt("127.0.0.2", &[Consumer::Fetch])],
     );
-    let url = format!("https://rebind.test:{}/", bound.port());
+    let url = format!("https://rebind.test:{}/", nobody.number());
     let first = get(&connector, &url, Consumer::Fetch).await;
     assert!(matches!(first, Err(Error::Unreachable { .. })), "{first:?}");
     assert_eq!(
@@ -83,8 +78,7 @@ async fn a_retry_that_resolves_inside_is_refused() {
 #[tokio::test]
 async fn an_address_that_says_nothing_gives_way_to_the_next() {
     let (dns, authority) = (ScriptedDns::start().await, Authority::new());
-    let anywhere = SocketAddr::V4(v4(3, 0));
-    let origin = TlsOrigin::start_on(&authority, &["two.test"], anywhere).await;
+    let origin = TlsOrigin::start_on(&authority, &["two.test"], v4(3, 0)).await;
     let _silent = Silent::at(v4(2, origin.port()));
     dns.host("two.test", &["127.0.0.2", "127.0.0.3"]);
     let connector = connector(&dns, &authority, vec![exempt("two.test", &[Consumer::Mcp])]);
@@ -99,12 +93,8 @@ async fn an_address_that_says_nothing_gives_way_to_the_next() {
 #[tokio::test]
 async fn the_deadline_ends_a_race_that_nobody_wins() {
     let (dns, authority) = (ScriptedDns::start().await, Authority::new());
-    let silent = v4(2, 0);
-    let port = {
-        let reserved = TcpListener::bind(silent).expect("a port");
-        reserved.local_addr().expect("an address").port()
-    };
-    let _silent = Silent::at(v4(2, port));
+    let port = HeldPort::new();
+    let _silent = Silent::at(v4(2, port.number()));
     dns.host("site.test", &["127.0.0.2"]);
     let connector = connector(
         &dns,
@@ -113,7 +103,7 @@ async fn the_deadline_ends_a_race_that_nobody_wins() {
     );
     let outcome = connector
         .connect_tcp(
-            &target(&format!("https://site.test:{port}/")),
+            &target(&format!("https://site.test:{}/", port.number())),
             Consumer::Mcp,
             Instant::now() + Duration::from_millis(200),
         )

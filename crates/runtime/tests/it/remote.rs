@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, future::pending, time::Duration};
 
 use runtime::{Transport, transport::RemoteError};
+use testkit::port::HeldPort;
 use tokio::net::TcpListener;
 use tonic::Code;
 
@@ -30,7 +31,10 @@ fn replica(of: &Rig, name: &'static str) -> Rig {
 async fn calls_go_to_every_address_and_past_one_that_went_away() {
     let first = Rig::named("first");
     let second = replica(&first, "second");
-    let urls = [first.listen().await, second.listen().await].map(|at| format!("http://{at}"));
+    // Nobody else is there when it has gone.
+    let port = HeldPort::new();
+    let goes = second.host().listen(port.on_loopback()).await.unwrap();
+    let urls = [first.listen().await, goes].map(|at| format!("http://{at}"));
     let peer = first.peer(Transport::remote_all(&urls, None).unwrap());
     let mut heard = BTreeSet::new();
     for _call in 0..8 {
@@ -60,13 +64,8 @@ async fn calls_go_to_every_address_and_past_one_that_went_away() {
 async fn an_address_that_refuses_costs_no_call() {
     let rig = Rig::named("alive");
     let alive = rig.listen().await;
-    // Bound and closed: nobody listens there.
-    let dead = TcpListener::bind(local())
-        .await
-        .unwrap()
-        .local_addr()
-        .unwrap();
-    let urls = [dead, alive].map(|at| format!("http://{at}"));
+    let dead = HeldPort::new();
+    let urls = [dead.on_loopback(), alive].map(|at| format!("http://{at}"));
     let peer = rig.peer(Transport::remote_all(&urls, None).unwrap());
     for _call in 0..6 {
         assert_eq!(ask(&peer, "name").await.unwrap(), "alive");
@@ -76,9 +75,8 @@ async fn an_address_that_refuses_costs_no_call() {
 #[tokio::test]
 async fn services_may_start_in_any_order() {
     let rig = Rig::named("late");
-    let reserved = TcpListener::bind(local()).await.unwrap();
-    let address = reserved.local_addr().unwrap();
-    drop(reserved);
+    let port = HeldPort::new();
+    let address = port.on_loopback();
     let peer = rig.peer(remote(address));
     let status = ask(&peer, "name").await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable);

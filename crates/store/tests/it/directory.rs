@@ -5,6 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _};
 use kernel::{ErrorCode, Secret};
 use store::{Config, Engine, Error, Store};
 use tempfile::TempDir;
+use testkit::port::HeldPort;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 async fn open(config: &Config) -> Result<Store, Error> {
@@ -87,10 +88,8 @@ async fn an_address_of_another_kind_is_refused_and_not_shown() {
 
 #[tokio::test]
 async fn postgres_that_does_not_answer_is_an_error_that_hides_the_password() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = listener.local_addr().expect("its address").port();
-    drop(listener);
-    let url = format!("postgres://keeper:hunter2@127.0.0.1:{port}/village");
+    let nobody = HeldPort::new();
+    let url = format!("postgres://keeper:hunter2@{}/village", nobody.on_loopback());
     let error = open(&Config::postgres(Secret::new(url)))
         .await
         .expect_err("nobody listens");

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use testkit::origin::{Act, RawOrigin};
+use testkit::{
+    origin::{Act, RawOrigin},
+    port::HeldPort,
+};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpListener,
@@ -351,7 +354,12 @@ async fn more_connections_than_there_is_room_for_are_closed(shape: Shape) {
 async fn a_stop_refuses_new_connections_and_lets_tunnels_end(shape: Shape) {
     let world = World::start().await;
     let script = vec![Act::hear("a"), Act::say("b"), Act::Close];
-    let (_server, mut proxy, authority) = raw(&world, shape, script, &[]).await;
+    let port = HeldPort::new();
+    let settings = [(
+        "AGENTSVILLE__EGRESS__LISTEN",
+        &*port.on_loopback().to_string(),
+    )];
+    let (_server, mut proxy, authority) = raw(&world, shape, script, &settings).await;
     let mut wire = open(&proxy, &authority, &world.token()).await;
     let mut idle = Wire::to(proxy.address).await;
     stop(&proxy).await;

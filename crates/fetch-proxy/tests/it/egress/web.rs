@@ -3,7 +3,6 @@
 use std::{
     collections::HashMap,
     convert::Infallible,
-    net::SocketAddr,
     sync::{Arc, Mutex},
 };
 
@@ -12,7 +11,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header
 use http_body_util::{BodyExt as _, Collected, Full};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
-use testkit::origin::Authority;
+use testkit::{origin::Authority, port::HeldPort};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpListener,
@@ -40,9 +39,9 @@ struct Content {
     accepted: usize,
 }
 
-/// A server on a free port of 127.0.0.1, over HTTP/1.1. It stops when dropped.
+/// A server on a port of 127.0.0.1 that no other test has on any address, over HTTP/1.1. It stops when dropped.
 pub(super) struct Web {
-    address: SocketAddr,
+    port: HeldPort,
     content: Arc<Mutex<Content>>,
     _tasks: JoinSet<()>,
 }
@@ -58,8 +57,10 @@ impl Web {
     }
 
     async fn start(tls: Option<TlsAcceptor>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("a bound socket");
+        let port = HeldPort::new();
+        let listener = TcpListener::bind(port.on_loopback())
+            .await
+            .expect("a listener");
         let content: Arc<Mutex<Content>> = Arc::default();
         let mut tasks = JoinSet::new();
         let shared = Arc::clone(&content);
@@ -81,14 +82,14 @@ impl Web {
             }
         });
         Self {
-            address,
+            port,
             content,
             _tasks: tasks,
         }
     }
 
     pub(super) fn port(&self) -> u16 {
-        self.address.port()
+        self.port.number()
     }
 
     /// Puts a file at a path.

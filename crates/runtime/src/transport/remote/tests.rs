@@ -1,11 +1,12 @@
+use testkit::port::HeldPort;
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use tower::util::BoxCloneSyncService;
 
 use super::*;
 use crate::{Host, Lifecycle, host::Keys};
 
-/// A way to a name that was last looked up so long ago, when it had an address at which nobody listens any more.
-async fn moved(looked_up: Duration) -> (Lifecycle, Balanced) {
+/// A way to a name that was last looked up so long ago, when it had an address at which nobody listens any more: the held one.
+async fn moved(looked_up: Duration) -> (Lifecycle, HeldPort, Balanced) {
     let lifecycle = Lifecycle::new();
     let local = SocketAddr::from(([127, 0, 0, 1], 0));
     let address = Host::new(lifecycle.clone(), Keys::MadeAtStart)
@@ -13,11 +14,8 @@ async fn moved(looked_up: Duration) -> (Lifecycle, Balanced) {
         .await
         .unwrap();
     let balanced = Balanced::to_name(&format!("http://{address}"), None).unwrap();
-    let gone = tokio::net::TcpListener::bind(local)
-        .await
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let nobody = HeldPort::new();
+    let gone = nobody.on_loopback();
     {
         let mut state = balanced.0.lock();
         state.slots = vec![Slot {
@@ -26,7 +24,7 @@ async fn moved(looked_up: Duration) -> (Lifecycle, Balanced) {
         }];
         state.resolved = Instant::now().checked_sub(looked_up);
     }
-    (lifecycle, balanced)
+    (lifecycle, nobody, balanced)
 }
 
 async fn call(balanced: &Balanced) -> Result<(), Status> {
@@ -39,20 +37,20 @@ async fn call(balanced: &Balanced) -> Result<(), Status> {
 
 #[tokio::test]
 async fn a_name_is_looked_up_again_after_a_while() {
-    let (_lifecycle, balanced) = moved(RESOLVED_FOR).await;
+    let (_lifecycle, _nobody, balanced) = moved(RESOLVED_FOR).await;
     call(&balanced).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_name_is_looked_up_again_at_once_when_none_of_its_addresses_answers() {
-    let (_lifecycle, balanced) = moved(Duration::ZERO).await;
+    let (_lifecycle, _nobody, balanced) = moved(Duration::ZERO).await;
     call(&balanced).await.unwrap_err();
     call(&balanced).await.unwrap();
 }
 
 #[tokio::test]
 async fn connections_are_kept_when_a_name_keeps_its_addresses() {
-    let (_lifecycle, balanced) = moved(RESOLVED_FOR).await;
+    let (_lifecycle, _nobody, balanced) = moved(RESOLVED_FOR).await;
     call(&balanced).await.unwrap();
     let count = balanced.0.lock().slots.len();
     assert_eq!(count, CONNECTIONS);
