@@ -47,7 +47,9 @@ fn sort(node: &mut Node<'_>) {
         Node::Array(items) => items.iter_mut().for_each(sort),
         Node::Object(members) => {
             members.sort_by(|(a, _), (b, _)| a.cmp(b));
-            members.iter_mut().for_each(|(_, value)| sort(value));
+            for (_, value) in members {
+                sort(value);
+            }
         }
     }
 }
