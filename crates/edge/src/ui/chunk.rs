@@ -122,6 +122,13 @@ pub enum Chunk {
         /// See [`Dynamic`].
         dynamic: Dynamic,
     },
+    /// What a Tool gave that is no text.
+    File {
+        /// Where its bytes are: `/v1/media/{id}`.
+        url: String,
+        /// Its media type, as the Tool's server says.
+        media_type: String,
+    },
     /// Something that the Player should know.
     DataNotice {
         /// Names the Part within the Message; the same id again replaces it.

@@ -1,7 +1,9 @@
 //! Stored Messages as `UIMessage`s.
 
 use kernel::Timestamp;
-use proto::turn::v1::{Message, Outcome, Part, Role, ToolCallPart, ToolCallState, part::Content};
+use proto::turn::v1::{
+    MediaReference, Message, Outcome, Part, Role, ToolCallPart, ToolCallState, part::Content,
+};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -59,6 +61,14 @@ pub enum UiPart {
     },
     /// A Tool call and its result.
     DynamicTool(DynamicToolPart),
+    /// What a Tool gave that is no text.
+    File {
+        /// Its media type, as the Tool's server says.
+        #[serde(rename = "mediaType")]
+        media_type: String,
+        /// Where its bytes are: `/v1/media/{id}`.
+        url: String,
+    },
     /// Something that the Player should know.
     DataNotice {
         /// Names the Part within its Message.
@@ -140,14 +150,34 @@ pub fn ui_message(conversation_id: &str, message: Message) -> UiMessage {
 fn ui_parts(parts: Vec<Part>) -> Vec<UiPart> {
     let mut step = 0;
     let mut shown = Vec::with_capacity(parts.len());
-    for part in parts {
+    // Where a stream has them: behind all Parts of their step, in the order in which the calls ended.
+    let mut files = Vec::new();
+    for mut part in parts {
         if part.step > step {
             step = part.step;
+            put(&mut files, &mut shown);
             shown.push(UiPart::StepStart);
+        }
+        if let Some(Content::ToolCall(call)) = &mut part.content {
+            let ended = call.ended_at_micros;
+            files.extend(call.media.drain(..).map(|media| (ended, file(media))));
         }
         shown.extend(part.content.map(|content| ui_part(part.position, content)));
     }
+    put(&mut files, &mut shown);
     shown
+}
+
+fn put(files: &mut Vec<(i64, UiPart)>, shown: &mut Vec<UiPart>) {
+    files.sort_by_key(|(ended, _)| *ended);
+    shown.extend(files.drain(..).map(|(_, file)| file));
+}
+
+fn file(media: MediaReference) -> UiPart {
+    UiPart::File {
+        url: words::media_url(&media),
+        media_type: words::media_type(media),
+    }
 }
 
 fn ui_part(position: u32, content: Content) -> UiPart {

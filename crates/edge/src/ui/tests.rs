@@ -76,6 +76,7 @@ fn output(call: &str, json: &str) -> Event {
     Event::ToolOutput(ToolOutput {
         call_id: call.to_owned(),
         output_json: json.to_owned(),
+        media: Vec::new(),
     })
 }
 
@@ -84,6 +85,7 @@ fn failed(call: &str, outcome: Outcome, sentence: &str) -> Event {
         call_id: call.to_owned(),
         outcome: outcome.into(),
         sentence: sentence.to_owned(),
+        media: Vec::new(),
     })
 }
 

@@ -147,13 +147,15 @@ impl Translator {
                 out,
             ),
             Event::ToolOutput(output) => {
-                self.calls.succeed(output.call_id, &output.output_json, out);
+                self.calls
+                    .succeed(output.call_id, &output.output_json, output.media, out);
             }
             Event::ToolFailed(failed) => {
                 let outcome = failed.outcome();
                 self.calls.fail(
                     failed.call_id,
                     words::failure(outcome, failed.sentence),
+                    failed.media,
                     out,
                 );
             }

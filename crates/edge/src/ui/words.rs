@@ -1,7 +1,7 @@
 //! Enumerations of the contracts as words.
 
 use kernel::JsonText;
-use proto::turn::v1::{FinishReason, Limit, Outcome, TurnStatus};
+use proto::turn::v1::{FinishReason, Limit, MediaReference, Outcome, TurnStatus};
 use serde_json::value::RawValue;
 
 /// How a turn stands, as clients read it.
@@ -60,4 +60,18 @@ pub(super) fn failure(outcome: Outcome, sentence: String) -> String {
 pub(crate) fn raw_json(text: &str) -> Box<RawValue> {
     let json = JsonText::parse(text).unwrap_or_else(|_not_json| JsonText::of(&text));
     json.as_raw().to_owned()
+}
+
+/// Where a client reads what a Tool gave that is no text.
+pub(super) fn media_url(media: &MediaReference) -> String {
+    format!("/v1/media/{}", media.id)
+}
+
+/// The media type of what a Tool gave; a client takes an empty one for a broken Part.
+pub(super) fn media_type(media: MediaReference) -> String {
+    if media.media_type.is_empty() {
+        "application/octet-stream".to_owned()
+    } else {
+        media.media_type
+    }
 }

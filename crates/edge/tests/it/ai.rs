@@ -224,10 +224,12 @@ fn whole() -> Script {
             call_id: "call-3".to_owned(),
             outcome: Outcome::Denied.into(),
             sentence: "The address is not public.".to_owned(),
+            media: Vec::new(),
         }),
         Event::ToolOutput(ToolOutput {
             call_id: "call-1".to_owned(),
             output_json: "null".to_owned(),
+            media: Vec::new(),
         }),
         step_ended(1),
         step(2),

@@ -101,11 +101,13 @@ fn to_wire(event: &Event) -> Wire {
         } => Wire::ToolOutput(wire::ToolOutput {
             call_id: call.to_string(),
             output_json: output.as_str().to_owned(),
+            media: Vec::new(),
         }),
         Event::ToolEnded { call, outcome } => Wire::ToolFailed(wire::ToolFailed {
             call_id: call.to_string(),
             outcome: render::outcome(outcome).into(),
             sentence: outcome.sentence().unwrap_or_default().to_owned(),
+            media: Vec::new(),
         }),
         Event::Notice {
             position,

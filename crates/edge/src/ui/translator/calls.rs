@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use proto::turn::v1::{Outcome, ToolCallPart, ToolCallState};
+use proto::turn::v1::{MediaReference, Outcome, ToolCallPart, ToolCallState};
 
 use crate::ui::{
     chunk::{Chunk, Dynamic},
@@ -41,6 +41,7 @@ impl Calls {
             input_json,
             output_json,
             sentence,
+            media,
             ..
         } = call;
         match state {
@@ -58,9 +59,9 @@ impl Calls {
             ToolCallState::Ended => {
                 self.input_available(call_id.clone(), tool_name, &input_json, out);
                 if outcome == Outcome::Ok {
-                    self.succeed(call_id, &output_json, out);
+                    self.succeed(call_id, &output_json, media, out);
                 } else {
-                    self.fail(call_id, words::failure(outcome, sentence), out);
+                    self.fail(call_id, words::failure(outcome, sentence), media, out);
                 }
             }
             ToolCallState::Refused => self.refuse(
@@ -157,23 +158,37 @@ impl Calls {
         further
     }
 
-    pub(super) fn succeed(&mut self, call_id: String, output_json: &str, out: &mut Vec<Chunk>) {
+    pub(super) fn succeed(
+        &mut self,
+        call_id: String,
+        output_json: &str,
+        media: Vec<MediaReference>,
+        out: &mut Vec<Chunk>,
+    ) {
         if self.settle(&call_id) {
             out.push(Chunk::ToolOutputAvailable {
                 tool_call_id: call_id,
                 output: words::raw_json(output_json),
                 dynamic: Dynamic,
             });
+            out.extend(media.into_iter().map(file));
         }
     }
 
-    pub(super) fn fail(&mut self, call_id: String, error_text: String, out: &mut Vec<Chunk>) {
+    pub(super) fn fail(
+        &mut self,
+        call_id: String,
+        error_text: String,
+        media: Vec<MediaReference>,
+        out: &mut Vec<Chunk>,
+    ) {
         if self.settle(&call_id) {
             out.push(Chunk::ToolOutputError {
                 tool_call_id: call_id,
                 error_text,
                 dynamic: Dynamic,
             });
+            out.extend(media.into_iter().map(file));
         }
     }
 
@@ -208,5 +223,12 @@ impl Calls {
             }
             Some(_) | None => false,
         }
+    }
+}
+
+fn file(media: MediaReference) -> Chunk {
+    Chunk::File {
+        url: words::media_url(&media),
+        media_type: words::media_type(media),
     }
 }
