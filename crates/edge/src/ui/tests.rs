@@ -1,9 +1,10 @@
 use proto::turn::v1::{
-    FinishReason, Limit, Message, Notice, NoticePart, Outcome, Part, ReasoningDelta,
-    ReasoningEnded, ReasoningPart, ReasoningStarted, Role, StepEnded, StepStarted, TextDelta,
-    TextEnded, TextPart, TextStarted, ToolCallPart, ToolCallState, ToolFailed, ToolInputAvailable,
-    ToolInputDelta, ToolInputRefused, ToolInputStarted, ToolOutput, Turn, TurnEnded, TurnEvent,
-    TurnSnapshot, TurnStarted, TurnStatus, Usage, part::Content, turn_event::Event,
+    FinishReason, Limit, MediaReference, Message, Notice, NoticePart, Outcome, Part,
+    ReasoningDelta, ReasoningEnded, ReasoningPart, ReasoningStarted, Role, StepEnded, StepStarted,
+    TextDelta, TextEnded, TextPart, TextStarted, ToolCallPart, ToolCallState, ToolFailed,
+    ToolInputAvailable, ToolInputDelta, ToolInputRefused, ToolInputStarted, ToolOutput, Turn,
+    TurnEnded, TurnEvent, TurnSnapshot, TurnStarted, TurnStatus, Usage, part::Content,
+    turn_event::Event,
 };
 
 use super::*;
@@ -76,8 +77,17 @@ fn output(call: &str, json: &str) -> Event {
     Event::ToolOutput(ToolOutput {
         call_id: call.to_owned(),
         output_json: json.to_owned(),
-        media: Vec::new(),
+        media: vec![picture()],
     })
+}
+
+fn picture() -> MediaReference {
+    MediaReference {
+        id: "0195".to_owned(),
+        kind: "image".to_owned(),
+        media_type: "image/png".to_owned(),
+        bytes: 7,
+    }
 }
 
 fn failed(call: &str, outcome: Outcome, sentence: &str) -> Event {
@@ -209,7 +219,10 @@ fn call(state: ToolCallState, outcome: Outcome) -> ToolCallPart {
         outcome: outcome.into(),
         started_at_micros: 1,
         ended_at_micros: 2,
-        media: Vec::new(),
+        media: match outcome {
+            Outcome::Ok => vec![picture()],
+            _ => Vec::new(),
+        },
     }
 }
 

@@ -46,7 +46,7 @@ class Chat extends AbstractChat {
 // A Part as a person sees it: without what differs between versions of the client.
 const seen = parts => parts.map(part => {
   const kept = {};
-  for (const key of ['type', 'text', 'state', 'toolName', 'toolCallId', 'input', 'output', 'errorText', 'data']) {
+  for (const key of ['type', 'text', 'state', 'toolName', 'toolCallId', 'input', 'output', 'errorText', 'data', 'mediaType', 'url']) {
     if (part[key] !== undefined) kept[key] = part[key];
   }
   return kept;
@@ -59,10 +59,14 @@ const until = async (what, condition) => {
     await new Promise(resolve => setTimeout(resolve, 5));
   }
 };
+// Whoever hands Messages on to a model says where their files are: version 7 takes absolute URLs alone.
+const absolute = messages => messages.map(message => ({
+  ...message, parts: message.parts.map(part => (part.type === 'file' ? { ...part, url: new URL(part.url, base).href } : part)),
+}));
 const convertible = async messages => {
   const valid = await safeValidateUIMessages({ messages });
   assert.ok(valid.success, valid.error?.message);
-  return convertToModelMessages(messages);
+  return convertToModelMessages(absolute(messages));
 };
 
 const checks = {
@@ -98,7 +102,10 @@ const checks = {
     assert.deepEqual(seen(message.parts), seen(stored.parts));
     assert.deepEqual(stored.parts.map(part => part.type + (part.state ? `:${part.state}` : '')), [
       'data-notice', 'step-start', 'reasoning:done', 'text:done', 'dynamic-tool:output-available', 'dynamic-tool:output-error',
-      'dynamic-tool:output-error', 'step-start', 'text:done',
+      'dynamic-tool:output-error', 'file', 'file', 'step-start', 'text:done',
+    ]);
+    assert.deepEqual(stored.parts.filter(part => part.type === 'file').map(({ mediaType, url }) => `${mediaType} ${url}`), [
+      'image/png /v1/media/m-1', 'application/octet-stream /v1/media/m-2',
     ]);
     const roles = (await convertible(messages)).map(model => model.role);
     assert.deepEqual(roles, ['user', 'assistant', 'tool', 'assistant']);

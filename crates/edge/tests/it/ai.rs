@@ -8,10 +8,10 @@ use std::{
 };
 
 use proto::turn::v1::{
-    FinishReason, Limit, Notice, Outcome, ReasoningDelta, ReasoningEnded, ReasoningStarted,
-    StepEnded, StepStarted, TextDelta, TextEnded, TextStarted, ToolFailed, ToolInputAvailable,
-    ToolInputDelta, ToolInputRefused, ToolInputStarted, ToolOutput, TurnEnded, TurnStatus, Usage,
-    turn_event::Event,
+    FinishReason, Limit, MediaReference, Notice, Outcome, ReasoningDelta, ReasoningEnded,
+    ReasoningStarted, StepEnded, StepStarted, TextDelta, TextEnded, TextStarted, ToolFailed,
+    ToolInputAvailable, ToolInputDelta, ToolInputRefused, ToolInputStarted, ToolOutput, TurnEnded,
+    TurnStatus, Usage, turn_event::Event,
 };
 use serde_json::json;
 use testkit::provider::Step;
@@ -173,6 +173,15 @@ fn input(call_id: &str, tool: &str, json: &str) -> Event {
     })
 }
 
+fn media(id: &str, kind: &str, media_type: &str) -> MediaReference {
+    MediaReference {
+        id: id.to_owned(),
+        kind: kind.to_owned(),
+        media_type: media_type.to_owned(),
+        bytes: 7,
+    }
+}
+
 fn ended(status: TurnStatus, sentence: &str, steps: u32) -> Event {
     Event::TurnEnded(TurnEnded {
         status: status.into(),
@@ -229,7 +238,10 @@ fn whole() -> Script {
         Event::ToolOutput(ToolOutput {
             call_id: "call-1".to_owned(),
             output_json: "null".to_owned(),
-            media: Vec::new(),
+            media: vec![
+                media("m-1", "image", "image/png"),
+                media("m-2", "resource", ""),
+            ],
         }),
         step_ended(1),
         step(2),

@@ -141,11 +141,13 @@ fn add(turn: &mut Turn, parts: &mut Vec<Part>, event: Event) {
         }),
         Event::ToolOutput(output) => call(parts, &output.call_id, |call| {
             call.output_json = output.output_json;
+            call.media = output.media;
             call.state = ToolCallState::Ended.into();
             call.outcome = Outcome::Ok.into();
         }),
         Event::ToolFailed(failed) => call(parts, &failed.call_id, |call| {
             call.sentence = failed.sentence;
+            call.media = failed.media;
             call.state = ToolCallState::Ended.into();
             call.outcome = failed.outcome;
         }),
