@@ -1,5 +1,7 @@
 //! The three transports: each makes an `rmcp` transport and tells what went wrong with it in our words.
 
+pub(crate) mod answers;
+
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::Failure;
