@@ -2,6 +2,7 @@
 
 pub mod dns;
 pub mod events;
+pub mod mcp;
 pub mod netns;
 pub mod origin;
 pub mod port;
