@@ -7,6 +7,16 @@ use std::{
 
 use prost::Message as _;
 
+/// Messages with secrets in them: `src/redacted.rs` writes their `Debug`.
+const SECRET: [&str; 6] = [
+    "agentsville.registry.v1.AuthenticatePlayerRequest",
+    "agentsville.registry.v1.CreateMcpServerRequest",
+    "agentsville.registry.v1.CreatePlayerResponse",
+    "agentsville.registry.v1.NamedSecret",
+    "agentsville.registry.v1.UpdateMcpServerRequest",
+    "agentsville.registry.v1.UpdatePlayerResponse",
+];
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto");
     println!("cargo:rerun-if-changed={}", root.display());
@@ -18,6 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     fs::write(out.join("descriptor.bin"), descriptors.encode_to_vec())?;
     tonic_prost_build::configure()
         .bytes(".")
+        .skip_debug(SECRET)
         .compile_fds(descriptors)?;
     Ok(())
 }

@@ -1,12 +1,14 @@
 //! The generated contracts of the services.
 //!
-//! **Architecture invariant:** generated code only. Meaning, validation and conversions live in each service's `grpc.rs`.
+//! **Architecture invariant:** generated code only, and `Debug` of the messages that carry secrets, which shows none. Meaning, validation and conversions live in each service's `grpc.rs`.
 // Generated code does not follow the house's lints, so this crate does not inherit them.
 #![forbid(unsafe_code)]
 #![expect(
     clippy::large_enum_variant,
     reason = "prost lays out a oneof as it is written"
 )]
+
+mod redacted;
 
 /// Every contract as one encoded `FileDescriptorSet`, for gRPC reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptor.bin"));
