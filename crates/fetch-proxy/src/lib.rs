@@ -26,24 +26,16 @@ mod report;
 mod robots;
 mod snapshots;
 
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{io, sync::Arc};
 
 use kernel::Clock;
 use outbound::{Connector, Mode};
 use reader::Reader;
-use runtime::{BoxError, GrpcServer, Lifecycle, Settings};
+use runtime::{BoxError, GrpcServer, Lifecycle, Settings, listeners};
 
 pub use config::{Config, InvalidUserAgent, Robots, UserAgent};
 pub use error::Error;
 pub use hosts::{HostList, InvalidHost};
-
-/// The settings that say where the Village listens.
-const LISTENERS: [&str; 4] = [
-    "edge.listen",
-    "grpc.listen",
-    "admin.listen",
-    "egress.listen",
-];
 
 /// What the service works with.
 #[derive(Debug, Clone)]
@@ -61,16 +53,10 @@ pub struct Deps {
 pub fn connector(settings: &Settings, lifecycle: &Lifecycle) -> Result<Connector, BoxError> {
     let config: outbound::Config = settings.section("outbound")?;
     let connector = Connector::new(&config, lifecycle.tracker().clone())?;
-    for listener in LISTENERS {
-        let address: String = settings.value(listener)?;
-        if let Ok(address) = address.parse::<SocketAddr>()
-            && address.port() != 0
-        {
-            connector.guard().protect_listener(address);
-        }
-    }
     let guarded = connector.clone();
-    lifecycle.on_listener(move |address| guarded.guard().protect_listener(address));
+    listeners::of_the_village(settings, lifecycle, move |address| {
+        guarded.guard().protect_listener(address);
+    })?;
     Ok(connector)
 }
 

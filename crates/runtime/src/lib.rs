@@ -13,6 +13,7 @@ pub mod event;
 pub mod exposure;
 pub mod host;
 pub mod lifecycle;
+pub mod listeners;
 pub mod process;
 pub mod readiness;
 pub mod server;
