@@ -38,6 +38,10 @@ pub enum EventKind {
     MemoryRetrieval,
     /// A connection to an MCP Server.
     McpConnection,
+    /// An MCP Server was asked for its Tools.
+    McpList,
+    /// A call of an MCP Server's Tool, on the gateway's side.
+    McpCall,
     /// A renewal of a Connector's token.
     TokenRenewal,
     /// A fetch of a page.
@@ -48,13 +52,15 @@ pub enum EventKind {
 
 impl EventKind {
     /// Every kind.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Turn,
         Self::Step,
         Self::ToolCall,
         Self::SandboxExecution,
         Self::MemoryRetrieval,
         Self::McpConnection,
+        Self::McpList,
+        Self::McpCall,
         Self::TokenRenewal,
         Self::Fetch,
         Self::EgressTunnel,
@@ -69,6 +75,8 @@ impl EventKind {
             Self::SandboxExecution => "sandbox_execution",
             Self::MemoryRetrieval => "memory_retrieval",
             Self::McpConnection => "mcp_connection",
+            Self::McpList => "mcp_list",
+            Self::McpCall => "mcp_call",
             Self::TokenRenewal => "token_renewal",
             Self::Fetch => "fetch",
             Self::EgressTunnel => "egress_tunnel",
