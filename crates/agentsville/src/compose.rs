@@ -165,6 +165,7 @@ async fn put_together(
     let deps = edge::Deps {
         registry: house.peer(ServiceName::Edge, ServiceName::ToolRegistry, &registry)?,
         turns: house.peer(ServiceName::Edge, ServiceName::TurnOrchestrator, &turns)?,
+        gateway: None,
         clock: Arc::clone(clock),
     };
     let edge = edge::build(sections.edge.clone(), deps, lifecycle.clone())

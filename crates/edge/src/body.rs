@@ -1,12 +1,15 @@
 //! Reading requests: bodies, paths and queries, each bounded, each refused with the name of what is wrong.
 
 mod fields;
+mod secrets;
 
 use std::time::Duration;
 
 use axum::{
     body::Body,
-    extract::{FromRequest, FromRequestParts, Path, Request, rejection::PathRejection},
+    extract::{
+        FromRequest, FromRequestParts, Path, RawPathParams, Request, rejection::PathRejection,
+    },
 };
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header::CONTENT_LENGTH, header::CONTENT_TYPE, request::Parts};
@@ -18,6 +21,8 @@ use kernel::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+
+pub(crate) use secrets::Secrets;
 
 use crate::{problem::Problem, routes::App};
 
@@ -45,21 +50,32 @@ impl FromRequest<App> for Tolerant {
     }
 }
 
-/// One piece of the path: a name or an id. It names a row and nothing else; no path of any file system is made of it.
+/// One piece of the path: a name or an id. It names a row and nothing else; no path of any file system is made of it. Where the path
+/// has no place for one, its last piece is a name that is also a word of ours.
 pub(crate) struct Named(pub(crate) String);
 
 impl FromRequestParts<App> for Named {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        let Path(name) = Path::<String>::from_request_parts(parts, app)
+        let unreadable = |reason: String| {
+            Problem::new(
+                ErrorCode::InvalidArgument,
+                format!("the path cannot be read: {reason}"),
+            )
+        };
+        let places = RawPathParams::from_request_parts(parts, app)
             .await
-            .map_err(|rejection: PathRejection| {
-                Problem::new(
-                    ErrorCode::InvalidArgument,
-                    format!("the path cannot be read: {}", rejection.body_text()),
-                )
-            })?;
+            .map_err(|rejection| unreadable(rejection.body_text()))?;
+        let name = if places.iter().next().is_none() {
+            let path = parts.uri.path();
+            path.rsplit('/').next().unwrap_or_default().to_owned()
+        } else {
+            let Path(name) = Path::<String>::from_request_parts(parts, app)
+                .await
+                .map_err(|rejection: PathRejection| unreadable(rejection.body_text()))?;
+            name
+        };
         if name.chars().count() > CLIENT_ID_CHARS {
             return Err(Problem::new(
                 ErrorCode::InvalidArgument,

@@ -276,10 +276,9 @@ fn preflight(foreign: bool) -> Response {
     response
 }
 
-/// What every response carries. `no-store` unless the handler said something of its own.
+/// What every response carries. How it may be kept and shown is the handler's to say; unless it does, it is not kept and shows nothing.
 fn finish(headers: &mut HeaderMap, origin: Option<HeaderValue>) {
     for (name, value) in [
-        (CONTENT_SECURITY_POLICY, POLICY),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (X_FRAME_OPTIONS, "DENY"),
         (REFERRER_POLICY, "no-referrer"),
@@ -287,8 +286,13 @@ fn finish(headers: &mut HeaderMap, origin: Option<HeaderValue>) {
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }
-    if !headers.contains_key(CACHE_CONTROL) {
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    for (name, value) in [
+        (CACHE_CONTROL, "no-store"),
+        (CONTENT_SECURITY_POLICY, POLICY),
+    ] {
+        headers
+            .entry(name)
+            .or_insert(HeaderValue::from_static(value));
     }
     if let Some(origin) = origin {
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);

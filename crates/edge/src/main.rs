@@ -7,9 +7,15 @@ use runtime::{GrpcServer, process};
 
 fn main() -> ExitCode {
     process::run(ServiceName::Edge, |context| async move {
+        let gateway = context
+            .settings
+            .peer(ServiceName::McpGateway)?
+            .map(|_url| context.peer(ServiceName::McpGateway))
+            .transpose()?;
         let deps = edge::Deps {
             registry: context.peer(ServiceName::ToolRegistry)?,
             turns: context.peer(ServiceName::TurnOrchestrator)?,
+            gateway,
             clock: context.clock,
         };
         let config = edge::Config::of(&context.settings)?;

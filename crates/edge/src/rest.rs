@@ -5,15 +5,18 @@
 pub(crate) mod audit;
 pub(crate) mod conversations;
 pub(crate) mod grants;
+pub(crate) mod mcp_servers;
+pub(crate) mod media;
 pub(crate) mod npcs;
 pub(crate) mod players;
+pub(crate) mod secrets;
 pub(crate) mod turns;
 
-use kernel::{ErrorCode, Timestamp};
+use kernel::{ErrorCode, Timestamp, nearest};
 use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::problem::Problem;
+use crate::{body::quoted, problem::Problem};
 
 /// A page of a list.
 #[derive(Debug, Serialize, ToSchema)]
@@ -70,4 +73,24 @@ fn required<T>(part: Option<T>, what: &'static str) -> Result<T, Problem> {
             "internal error; the Village's log has the reason",
         )
     })
+}
+
+/// A text, unless it is empty.
+fn said(text: String) -> Option<String> {
+    Some(text).filter(|text| !text.is_empty())
+}
+
+/// A word of a request that is not one of those that there are.
+fn no_such_word(field: &str, word: &str, words: [&str; 3]) -> Problem {
+    let hint = nearest(word, words)
+        .map(|nearest| format!("; did you mean {nearest}?"))
+        .unwrap_or_default();
+    let [first, second, third] = words;
+    Problem::field(
+        field,
+        format!(
+            "{field} is {}, and not one of {first}, {second}, {third}{hint}",
+            quoted(word)
+        ),
+    )
 }

@@ -18,9 +18,9 @@ use crate::{
     error::Error,
     guard::{self, Rules},
     listener, openapi,
-    peers::{Registry, Turns},
+    peers::{Gateway, Registry, Turns},
     problem::Problem,
-    rest::{audit, conversations, grants, npcs, players, turns},
+    rest::{audit, conversations, grants, mcp_servers, media, npcs, players, secrets, turns},
 };
 
 /// What the edge is built from.
@@ -30,6 +30,8 @@ pub struct Deps {
     pub registry: Peer,
     /// turn-orchestrator, with the edge's issuer.
     pub turns: Peer,
+    /// mcp-gateway, with the edge's issuer. Without it, servers are registered and never reached.
+    pub gateway: Option<Peer>,
     /// For limits and caches.
     pub clock: Arc<dyn Clock>,
 }
@@ -43,6 +45,7 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) registry: Registry,
     pub(crate) turns: Turns,
+    pub(crate) gateway: Gateway,
     pub(crate) authenticator: Authenticator,
     pub(crate) rules: Rules,
     pub(crate) streams: StreamCount,
@@ -73,6 +76,7 @@ pub fn build(config: Config, deps: Deps, lifecycle: Lifecycle) -> Result<Edge, E
         authenticator: Authenticator::new(&config, registry.clone(), deps.clock),
         streams: StreamCount::new(config.streams_per_token),
         turns: Turns(deps.turns),
+        gateway: Gateway(deps.gateway),
         registry,
         config: config.clone(),
     }));
@@ -113,6 +117,7 @@ fn router(app: App) -> Router {
             "/v1/npcs/{npc}/grants",
             get(grants::list).post(grants::add).delete(grants::remove),
         )
+        .merge(mcp())
         .route("/v1/players", get(players::list).post(players::create))
         .route("/v1/players/{player}/revoke", post(players::revoke))
         .route("/v1/me", get(players::me))
@@ -125,10 +130,47 @@ fn router(app: App) -> Router {
         .route("/v1/chat", post(chat::start))
         .route("/v1/chat/{id}/stream", get(chat::resume))
         .route("/v1/turns/{turn}/abort", post(turns::abort))
+        .route("/v1/media/{id}", get(media::show))
+        .route("/v1/secrets", get(secrets::status))
         .fallback(nothing_here)
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn_with_state(app.clone(), guard::around))
         .with_state(app)
+}
+
+fn mcp() -> Router<App> {
+    let one = || {
+        get(mcp_servers::show)
+            .patch(mcp_servers::update)
+            .delete(mcp_servers::remove)
+    };
+    Router::new()
+        .route(
+            "/v1/mcp-servers",
+            get(mcp_servers::list).post(mcp_servers::create),
+        )
+        .route("/v1/mcp-servers/{server}", one())
+        // A server may be called `test` or `import`, too.
+        .route(
+            "/v1/mcp-servers/test",
+            one().post(mcp_servers::testing::unsaved),
+        )
+        .route(
+            "/v1/mcp-servers/import",
+            one().post(mcp_servers::importing::import),
+        )
+        .route(
+            "/v1/mcp-servers/{server}/test",
+            post(mcp_servers::testing::saved),
+        )
+        .route(
+            "/v1/mcp-servers/{server}/diff",
+            get(mcp_servers::pins::diff),
+        )
+        .route(
+            "/v1/mcp-servers/{server}/accept",
+            post(mcp_servers::pins::accept),
+        )
 }
 
 async fn front() -> (

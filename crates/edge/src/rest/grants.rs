@@ -2,21 +2,30 @@
 
 use axum::{Json, extract::State};
 use http::StatusCode;
-use kernel::{Caller, ServiceName};
+use kernel::{Caller, GrantWhat, ServiceName};
 use proto::{
-    registry::v1::{self as registry, AddGrantRequest, ListGrantsRequest, RemoveGrantRequest},
+    registry::v1::{
+        self as registry, AddGrantRequest, ListGrantsRequest, RemoveGrantRequest, ToolPin,
+    },
     turn::v1::{AbortTurnRequest, abort_turn_request::Target},
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Page, required, time};
+use super::{
+    Page,
+    mcp_servers::pins::{self, Listed},
+    required, time,
+};
 use crate::{
     auth::Authenticated,
     body::{Named, Query, Strict, quoted},
     problem::{Failure, Problem},
     routes::App,
 };
+
+/// Tools whose absence is told.
+const NAMED: usize = 8;
 
 /// What an NPC was granted.
 #[derive(Debug, Serialize, ToSchema)]
@@ -32,6 +41,9 @@ pub(crate) struct Grant {
     what: String,
     /// The Tools of a server that it covers; empty for all of them.
     tools: Vec<String>,
+    /// Of an MCP Server: whether its Tools' definitions are pinned, so that a change of them is noticed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pinned: Option<bool>,
     /// When it was granted (RFC 3339, UTC).
     created_at: String,
 }
@@ -51,9 +63,21 @@ impl From<registry::Grant> for Grant {
             kind,
             what: grant.what,
             tools: grant.tools,
+            pinned: (kind == "mcp").then_some(grant.pinned),
             created_at: time(grant.created_at_micros),
         }
     }
+}
+
+/// A Grant that was made.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct GrantMade {
+    /// The Grant.
+    #[serde(flatten)]
+    grant: Grant,
+    /// What there is to say of an MCP Server's Tools: that they could not be listed, or that one of those in `tools` is not among them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sentence: Option<String>,
 }
 
 /// A new Grant.
@@ -79,9 +103,12 @@ pub(crate) struct GrantGone {
 }
 
 /// Grants something to an NPC. Granting what is granted already changes nothing but its Tools.
+///
+/// For an MCP Server, its Tools are listed first, so that what is pinned is what was there when it was granted. When they cannot be, the
+/// Grant is made all the same: `pinned` is false, `sentence` says why, and what is listed first is pinned.
 #[utoipa::path(post, operation_id = "addGrant", path = "/v1/npcs/{npc}/grants", tag = "Grants", params(("npc" = String, Path, description = "Name or id")),
     request_body = NewGrant, responses(
-    (status = 201, body = Grant),
+    (status = 201, body = GrantMade),
     Failure,
 ))]
 pub(crate) async fn add(
@@ -89,16 +116,63 @@ pub(crate) async fn add(
     who: Authenticated,
     Named(npc): Named,
     Strict(new): Strict<NewGrant>,
-) -> Result<(StatusCode, Json<Grant>), Problem> {
+) -> Result<(StatusCode, Json<GrantMade>), Problem> {
+    let tools = new.tools.unwrap_or_default();
+    let (seen, sentence) = match new.what.parse() {
+        Ok(GrantWhat::Mcp(server)) => seen(&app, &who, server, &tools).await?,
+        // The registry says what is wrong with it.
+        Ok(GrantWhat::Tool(_) | GrantWhat::Family(_) | GrantWhat::Npc(_)) | Err(_) => {
+            (Vec::new(), None)
+        }
+    };
     let request = AddGrantRequest {
         npc,
         what: new.what,
-        tools: new.tools.unwrap_or_default(),
-        seen: Vec::new(),
+        tools,
+        seen,
     };
     let mut grants = app.registry.grants(&who.caller);
     let grant = grants.add_grant(request).await?.into_inner().grant;
-    Ok((StatusCode::CREATED, Json(required(grant, "grant")?.into())))
+    let made = GrantMade {
+        grant: required(grant, "grant")?.into(),
+        sentence,
+    };
+    Ok((StatusCode::CREATED, Json(made)))
+}
+
+/// A server's Tools as whoever grants it would see them now, and what there is to say of them.
+async fn seen(
+    app: &App,
+    who: &Authenticated,
+    server: String,
+    tools: &[String],
+) -> Result<(Vec<ToolPin>, Option<String>), Problem> {
+    let server = pins::server_of(app, who, server).await?;
+    let listed = pins::listed(app, who, &server, tools)
+        .await
+        .unwrap_or_else(|problem| Listed::Unavailable(problem.detail));
+    Ok(match listed {
+        Listed::Unavailable(why) => (
+            Vec::new(),
+            Some(format!(
+                "the Tools of {} could not be listed, and what is listed first will be pinned: {why}",
+                server.name
+            )),
+        ),
+        Listed::Now {
+            tools: now,
+            withheld,
+        } => {
+            let missing = withheld
+                .into_iter()
+                .filter(|withheld| tools.contains(&withheld.name))
+                .map(|withheld| withheld.sentence)
+                .take(NAMED)
+                .collect::<Vec<_>>();
+            let sentence = (!missing.is_empty()).then(|| missing.join(" "));
+            (pins::pins_of(&now), sentence)
+        }
+    })
 }
 
 /// Lists an NPC's Grants, newest first. There are at most 256, on one page.

@@ -2,7 +2,6 @@
 
 use axum::{Json, extract::State};
 use http::StatusCode;
-use kernel::nearest;
 use proto::{
     registry::v1::{
         self as registry, CreateNpcRequest, DeleteNpcRequest, GetNpcRequest, HostList,
@@ -14,10 +13,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::{Gone, Page, PageParams, grants::Grant, required, time};
+use super::{Gone, Page, PageParams, grants::Grant, no_such_word, required, time};
 use crate::{
     auth::Authenticated,
-    body::{Named, Query, Strict, quoted},
+    body::{Named, Query, Strict},
     problem::{Failure, Problem},
     routes::App,
     ui::raw_json,
@@ -385,18 +384,4 @@ fn network(word: Option<&str>) -> Result<registry::SandboxNetwork, Problem> {
             ["off", "list", "web"],
         )),
     }
-}
-
-fn no_such_word(field: &str, word: &str, words: [&str; 3]) -> Problem {
-    let hint = nearest(word, words)
-        .map(|nearest| format!("; did you mean {nearest}?"))
-        .unwrap_or_default();
-    let [first, second, third] = words;
-    Problem::field(
-        field,
-        format!(
-            "{field} is {}, and not one of {first}, {second}, {third}{hint}",
-            quoted(word)
-        ),
-    )
 }

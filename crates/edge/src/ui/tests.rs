@@ -219,10 +219,7 @@ fn call(state: ToolCallState, outcome: Outcome) -> ToolCallPart {
         outcome: outcome.into(),
         started_at_micros: 1,
         ended_at_micros: 2,
-        media: match outcome {
-            Outcome::Ok => vec![picture()],
-            _ => Vec::new(),
-        },
+        media: Vec::from_iter((outcome == Outcome::Ok).then(picture)),
     }
 }
 

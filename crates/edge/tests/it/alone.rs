@@ -74,6 +74,7 @@ async fn services_that_are_away_are_told_without_saying_where_they_are() {
     let deps = edge::Deps {
         registry: away(ServiceName::ToolRegistry),
         turns: away(ServiceName::TurnOrchestrator),
+        gateway: None,
         clock,
     };
     let edge = edge::build(config(), deps, Lifecycle::new()).unwrap();

@@ -78,6 +78,7 @@ impl RealVillage {
         let deps = edge::Deps {
             registry: peer(&keys, ServiceName::Edge, registry),
             turns: peer(&keys, ServiceName::Edge, turns),
+            gateway: None,
             clock,
         };
         let edge = edge::build(config(), deps, lifecycle).unwrap();

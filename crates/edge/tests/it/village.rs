@@ -52,6 +52,7 @@ pub(crate) fn peers(registry: GrpcServer, turns: GrpcServer, clock: Arc<dyn Cloc
     edge::Deps {
         registry: peer(&keys, ServiceName::Edge, registry),
         turns: peer(&keys, ServiceName::Edge, turns),
+        gateway: None,
         clock,
     }
 }
