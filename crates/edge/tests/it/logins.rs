@@ -30,7 +30,7 @@ async fn every_described_call_needs_a_token() {
     config.failed_logins_per_minute = 1_000;
     let village = Village::with(config, Arc::new(SystemClock)).await;
     let calls = described();
-    assert_eq!(calls.len(), 20);
+    assert_eq!(calls.len(), 32);
     for (method, path) in calls {
         let answer = village.ask(method.clone(), &path).send().await;
         assert!(answer.problem(401).contains("Bearer"), "{method} {path}");
