@@ -139,7 +139,12 @@ async fn settings_that_let_nobody_in_are_refused_by_name() {
         change(&mut config);
         let scripted = crate::scripted::Registry::default();
         let turns = crate::scripted::Turns::default();
-        let deps = crate::village::peers(scripted.server(), turns.server(), Arc::new(SystemClock));
+        let deps = crate::village::peers(
+            scripted.server(),
+            turns.server(),
+            None,
+            Arc::new(SystemClock),
+        );
         edge::build(config, deps, runtime::Lifecycle::new())
             .unwrap_err()
             .to_string()

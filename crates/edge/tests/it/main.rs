@@ -14,5 +14,6 @@ mod ai;
 mod alone;
 mod defences;
 mod logins;
+mod mcp;
 mod resources;
 mod streams;

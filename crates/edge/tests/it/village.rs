@@ -10,7 +10,7 @@ use testkit::port::HeldPort;
 
 use crate::{
     client::Ask,
-    scripted::{Registry, Somebody, Turns},
+    scripted::{Mcp, Registry, Somebody, Turns},
 };
 
 /// The edge and its scripted peers. They end with the test's runtime.
@@ -18,6 +18,7 @@ pub(crate) struct Village {
     pub(crate) address: SocketAddr,
     pub(crate) registry: Registry,
     pub(crate) turns: Turns,
+    pub(crate) mcp: Mcp,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) player: Somebody,
 }
@@ -47,12 +48,17 @@ pub(crate) fn peer(keys: &Keys, from: ServiceName, server: GrpcServer) -> Peer {
 }
 
 /// Peers for the edge, which reach these services in this process.
-pub(crate) fn peers(registry: GrpcServer, turns: GrpcServer, clock: Arc<dyn Clock>) -> edge::Deps {
+pub(crate) fn peers(
+    registry: GrpcServer,
+    turns: GrpcServer,
+    gateway: Option<GrpcServer>,
+    clock: Arc<dyn Clock>,
+) -> edge::Deps {
     let keys = Keys::generate(&clock).unwrap();
     edge::Deps {
         registry: peer(&keys, ServiceName::Edge, registry),
         turns: peer(&keys, ServiceName::Edge, turns),
-        gateway: None,
+        gateway: gateway.map(|gateway| peer(&keys, ServiceName::Edge, gateway)),
         clock,
     }
 }
@@ -60,6 +66,11 @@ pub(crate) fn peers(registry: GrpcServer, turns: GrpcServer, clock: Arc<dyn Cloc
 impl Village {
     pub(crate) async fn start() -> Self {
         Self::with(config(), Arc::new(SystemClock)).await
+    }
+
+    /// Where nobody reaches MCP Servers.
+    pub(crate) async fn without_a_gateway() -> Self {
+        Self::made_of(config(), Arc::new(SystemClock), |_| None).await
     }
 
     /// On a port where nobody else listens when it has stopped, either.
@@ -72,15 +83,29 @@ impl Village {
     }
 
     pub(crate) async fn with(config: edge::Config, clock: Arc<dyn Clock>) -> Self {
-        let (registry, turns) = (Registry::default(), Turns::default());
+        Self::made_of(config, clock, |mcp| Some(mcp.gateway())).await
+    }
+
+    async fn made_of(
+        config: edge::Config,
+        clock: Arc<dyn Clock>,
+        gateway: impl FnOnce(&Mcp) -> Option<GrpcServer>,
+    ) -> Self {
+        let (registry, turns, mcp) = (Registry::default(), Turns::default(), Mcp::default());
         let lifecycle = Lifecycle::new();
-        let deps = peers(registry.server(), turns.server(), clock);
+        let deps = peers(
+            mcp.in_registry(registry.server()),
+            turns.server(),
+            gateway(&mcp),
+            clock,
+        );
         let edge = edge::build(config, deps, lifecycle.clone()).unwrap();
         let player = registry.player("ada");
         Self {
             address: edge.listen().await.unwrap(),
             registry,
             turns,
+            mcp,
             lifecycle,
             player,
         }

@@ -8,6 +8,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use bytes::Bytes;
 use futures::{Stream, StreamExt as _, stream};
 use kernel::{Caller, ErrorCode, ServiceName};
 use proto::turn::v1::{
@@ -16,8 +17,8 @@ use proto::turn::v1::{
     DescribeToolsResponse, FinishReason, GetConversationRequest, GetConversationResponse,
     GetMediaRequest, GetMediaResponse, GetMessageRequest, GetMessageResponse,
     ListConversationsRequest, ListConversationsResponse, ListMessagesRequest, ListMessagesResponse,
-    Message, Part, Role, StartTurnRequest, StartTurnResponse, TextPart, TurnEnded, TurnEvent,
-    TurnStatus, Usage, WatchTurnRequest, WatchTurnResponse, abort_turn_request,
+    MediaReference, Message, Part, Role, StartTurnRequest, StartTurnResponse, TextPart, TurnEnded,
+    TurnEvent, TurnStatus, Usage, WatchTurnRequest, WatchTurnResponse, abort_turn_request,
     conversation_service_server::{ConversationService, ConversationServiceServer},
     part::Content,
     start_turn_request::Trigger,
@@ -66,9 +67,23 @@ pub(crate) struct Turns {
     running: Arc<Mutex<Vec<Running>>>,
     asked: Arc<Mutex<Vec<StartTurnRequest>>>,
     watches: Arc<Mutex<usize>>,
+    media: Arc<Mutex<Vec<GetMediaResponse>>>,
 }
 
 impl Turns {
+    /// Something that a Tool gave, for whoever asks.
+    pub(crate) fn keep(&self, id: &str, media_type: &str, data: &[u8]) {
+        self.media.lock().unwrap().push(GetMediaResponse {
+            media: Some(MediaReference {
+                id: id.to_owned(),
+                kind: "image".to_owned(),
+                media_type: media_type.to_owned(),
+                bytes: data.len() as u64,
+            }),
+            data: Bytes::copy_from_slice(data),
+        });
+    }
+
     /// What turns with this NPC do.
     pub(crate) fn script(&self, npc: &str, script: Script) {
         self.scripts.lock().unwrap().insert(npc.to_owned(), script);
@@ -321,9 +336,17 @@ impl TurnService for Turns {
 impl ConversationService for Turns {
     async fn get_media(
         &self,
-        _request: Request<GetMediaRequest>,
+        request: Request<GetMediaRequest>,
     ) -> Result<Response<GetMediaResponse>, Status> {
-        Err(nothing("such media"))
+        let id = request.into_inner().media_id;
+        let kept = self.media.lock().unwrap();
+        let found = kept
+            .iter()
+            .find(|kept| kept.media.as_ref().is_some_and(|media| media.id == id));
+        found
+            .cloned()
+            .map(Response::new)
+            .ok_or_else(|| nothing("such media"))
     }
 
     async fn get_conversation(
