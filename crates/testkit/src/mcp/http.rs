@@ -77,6 +77,15 @@ pub enum HttpFault {
         /// Its body.
         body: String,
     },
+    /// Answers requests of this JSON-RPC method so.
+    AnswersMethod {
+        /// The method.
+        method: &'static str,
+        /// The status.
+        status: u16,
+        /// The body.
+        body: String,
+    },
     /// Answers every GET with this status and no body.
     AnswersGet(u16),
     /// Answers every request at its usual path with a redirect; elsewhere it is as ever.
@@ -419,6 +428,16 @@ impl State {
         let Ok(message) = serde_json::from_slice::<Value>(body) else {
             return reply(400, &[], "that is no JSON");
         };
+        if let Some((status, body)) = self.fault(|fault| match fault {
+            HttpFault::AnswersMethod {
+                method,
+                status,
+                body,
+            } if message["method"] == method => Some((status, body)),
+            _ => None,
+        }) {
+            return reply(status, &[], &body);
+        }
         match speaks {
             Speaks::Http(manner) => self.post_streamable(manner, headers, message).await,
             Speaks::Sse => self.post_sse(path, &message),

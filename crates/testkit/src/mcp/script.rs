@@ -53,7 +53,14 @@ pub enum Fault {
     ListIs(Value),
     /// Answers calls with this result.
     ResultIs(Value),
-    /// Answers every request for which there is no other fault with this error.
+    /// Answers requests of this method with this result.
+    AnswersWith {
+        /// The method of the requests.
+        method: &'static str,
+        /// The result.
+        result: Value,
+    },
+    /// Answers requests of this method with this error.
     ErrorIs {
         /// The method of the requests.
         method: &'static str,
@@ -257,7 +264,14 @@ impl Conversation {
             acts.push(odd);
             return acts;
         }
-        let answer = match self.answer(method, message) {
+        let told = script.find(|fault| match fault {
+            Fault::AnswersWith {
+                method: wanted,
+                result,
+            } if of(wanted) => Some(Ok(result.clone())),
+            _ => None,
+        });
+        let answer = match told.unwrap_or_else(|| self.answer(method, message)) {
             Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
             Err((code, sentence)) => error(id, code, &sentence),
         };
