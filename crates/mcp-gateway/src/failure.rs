@@ -1,6 +1,12 @@
 //! What can go wrong with a server, in words that a person can act on.
 
+mod redact;
+mod remote;
+
 use std::fmt;
+
+pub(crate) use redact::Redactor;
+pub(crate) use remote::Credentials;
 
 /// The stable word for a failure. Clients and documentation refer to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
