@@ -1,6 +1,11 @@
 //! The three transports: each makes an `rmcp` transport and tells what went wrong with it in our words.
 
 pub(crate) mod answers;
+pub(crate) mod door;
+mod events;
+pub(crate) mod http;
+pub(crate) mod inbound;
+pub(crate) mod sse;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
