@@ -153,6 +153,7 @@ async fn put_together(
                 providers,
                 registry: turns_registry,
                 fetch: Some(turns_fetch),
+                gateway: None,
                 clock: Arc::clone(clock),
             };
             Ok(turn_orchestrator::build(

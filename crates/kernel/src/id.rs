@@ -86,6 +86,8 @@ typed_ids! {
     TurnId,
     /// A Tool call. Never the Provider's id, which may repeat.
     CallId,
+    /// What a Tool gave that is no text.
+    MediaId,
     /// A registered MCP Server.
     McpServerId,
     /// A Skill.

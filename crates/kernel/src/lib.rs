@@ -25,7 +25,7 @@ pub use clock::{Clock, SystemClock, Timestamp};
 pub use error_code::ErrorCode;
 pub use grant::{BuiltinTool, Family, GrantKind, GrantWhat, InvalidGrantWhat};
 pub use id::{
-    AuditId, CallId, ConversationId, GrantId, InvalidId, McpServerId, MessageId, NpcId, PlayerId,
+    AuditId, CallId, ConversationId, GrantId, InvalidId, McpServerId, MediaId, MessageId, NpcId, PlayerId,
     SkillId, TurnId,
 };
 pub use json::{InvalidJson, JsonText};

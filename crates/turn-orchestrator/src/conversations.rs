@@ -1,9 +1,12 @@
 //! Who may read and delete which Conversations and Messages.
 
-use kernel::{Act, Caller, Decision, MessageId, PlayerId, TurnId, decide, limits::CLIENT_ID_CHARS};
+use kernel::{
+    Act, Caller, Decision, MediaId, MessageId, PlayerId, TurnId, decide, limits::CLIENT_ID_CHARS,
+};
 
 use crate::{
     Error,
+    parts::Media,
     service::{Service, allowed, bounded, player_of},
     store::{Conversation, Message, Page, Turn},
 };
@@ -60,6 +63,26 @@ impl Service {
         )
         .await?;
         Ok(message)
+    }
+
+    /// What a Tool gave that is no text, with its bytes. Whoever may read its Conversation may read it.
+    pub(crate) async fn read_media(
+        &self,
+        caller: &Caller,
+        id: MediaId,
+    ) -> Result<(Media, Vec<u8>), Error> {
+        player_of(caller)?;
+        let (media, conversation) = self.store.media(id).await?;
+        let owner = self.store.conversation(conversation).await?.player;
+        self.may_read(
+            caller,
+            owner,
+            ("media", &id.to_string()),
+            &conversation.to_string(),
+        )
+        .await?;
+        let data = self.store.media_data(id).await?;
+        Ok((media, data))
     }
 
     /// Deletes a Conversation; a running turn is stopped first.

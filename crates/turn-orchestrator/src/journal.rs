@@ -134,8 +134,10 @@ impl Journal {
     /// Writes the end of the turn, and then tells watchers of it. A database that fails is asked again; then the turn's lease runs
     /// out, and whoever sweeps settles it.
     pub(crate) async fn end(&mut self, end: &TurnEnd, usage: llm::Usage, limits: Limits) {
-        if self.writing.is_some() && under_way(&mut self.writing).await.is_err() {
-            self.recorder.changes_were_lost();
+        if self.writing.is_some() {
+            let written = under_way(&mut self.writing).await;
+            // What was lost goes with the end.
+            let _told = self.written(written);
         }
         self.recorder.end_turn(end.clone(), usage);
         for attempt in 1..=END_ATTEMPTS {
@@ -239,8 +241,9 @@ impl Journal {
     }
 
     fn written(&mut self, written: Result<(), Error>) -> Result<(), Error> {
-        if written.is_err() {
-            self.recorder.changes_were_lost();
+        match &written {
+            Ok(()) => self.recorder.changes_were_kept(),
+            Err(_lost) => self.recorder.changes_were_lost(),
         }
         written
     }

@@ -22,6 +22,7 @@ mod parts;
 mod peers;
 mod prompt;
 mod running;
+mod schema;
 mod service;
 mod step;
 mod store;
@@ -53,6 +54,8 @@ pub struct Deps {
     pub registry: Peer,
     /// Outbound fetch; none in a Village that runs no fetch-proxy.
     pub fetch: Option<Peer>,
+    /// MCP Servers; none in a Village that runs no mcp-gateway.
+    pub gateway: Option<Peer>,
     /// The time.
     pub clock: Arc<dyn Clock>,
 }

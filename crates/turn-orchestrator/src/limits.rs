@@ -6,7 +6,7 @@ mod tests;
 
 use std::{borrow::Cow, time::Duration};
 
-use kernel::{floor_char_boundary, limits};
+use kernel::{floor_char_boundary, limits, strip_control};
 use serde::{Deserialize, Serialize};
 
 use crate::Config;
@@ -133,4 +133,30 @@ pub(crate) fn cut_end(text: &str, most: usize) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     Cow::Owned(format!("{}…", &text[..floor_char_boundary(text, most)]))
+}
+
+/// A text from outside as one line of a list: without control characters and what else ends a line, cut at `most` bytes.
+pub(crate) fn one_line(text: &str, most: usize) -> String {
+    // More than can be kept is not looked at.
+    let text = &text[..floor_char_boundary(text, most.saturating_mul(4))];
+    let spaced = text.replace(
+        [
+            '\n', '\r', '\t', '\u{000B}', '\u{000C}', '\u{0085}', '\u{2028}', '\u{2029}',
+        ],
+        " ",
+    );
+    cut_end(strip_control(&spaced).trim(), most).into_owned()
+}
+
+/// A number as a person reads it: 1,234,567.
+pub(crate) fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut read = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            read.push(',');
+        }
+        read.push(digit);
+    }
+    read
 }

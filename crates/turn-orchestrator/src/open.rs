@@ -35,12 +35,18 @@ impl Deps {
             Some(_) => Some(context.peer(ServiceName::FetchProxy)?),
             None => None,
         };
+        // The same holds for MCP Servers.
+        let gateway = match settings.peer(ServiceName::McpGateway)? {
+            Some(_) => Some(context.peer(ServiceName::McpGateway)?),
+            None => None,
+        };
         Ok(Self {
             store,
             coordination,
             providers: Providers::from_config(providers)?,
             registry: context.peer(ServiceName::ToolRegistry)?,
             fetch,
+            gateway,
             clock: Arc::clone(&context.clock),
         })
     }

@@ -4,6 +4,7 @@
 //! path. Events are numbered 1, 2, 3, …, and whoever applies them in order has the recorder's Parts.
 
 mod event;
+mod media;
 mod recorder;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ use kernel::{CallId, JsonText, Timestamp};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use event::{Event, FinishReason, TurnEnd, TurnStatus};
+pub(crate) use media::{Media, MediaKind, NewMedia, media_type};
 pub(crate) use recorder::{Recorder, Written};
 
 /// A Part of a Message.
@@ -75,6 +77,8 @@ pub(crate) struct Call {
     pub(crate) meta: Option<ProviderMeta>,
     /// How far it is.
     pub(crate) progress: Progress,
+    /// What it gave that is no text. Only with a result; a history does not read it.
+    pub(crate) media: Vec<Media>,
 }
 
 /// How far a call is.

@@ -1,14 +1,17 @@
 //! The other services, as this one speaks of them.
 
+mod gateway;
+
 use std::{
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
 
 use kernel::{
-    Caller, ErrorCode, GrantKind, NpcFacts, NpcId, PlayerId, ServiceName, Timestamp,
-    limits::RPC_MESSAGE_BYTES,
+    Caller, ErrorCode, GrantId, GrantKind, McpServerId, NpcFacts, NpcId, PlayerId, ServiceName,
+    Timestamp, limits::RPC_MESSAGE_BYTES,
 };
 use proto::{
     fetch::v1::{
@@ -16,7 +19,9 @@ use proto::{
         fetch_service_client::FetchServiceClient,
     },
     registry::v1::{
-        RecordAuditRowRequest, ResolveNpcRequest, audit_service_client::AuditServiceClient,
+        McpServerTarget, Pinning as WirePinning, RecordAuditRowRequest, ResolveNpcRequest,
+        SavePinsRequest, ToolPin, audit_service_client::AuditServiceClient,
+        mcp_server_resolution_service_client::McpServerResolutionServiceClient,
         resolution_service_client::ResolutionServiceClient, resolved_grant::Target,
     },
 };
@@ -27,6 +32,11 @@ use tonic_health::pb::{
 };
 
 use crate::{Error, tool::Context, toolset::FetchState};
+
+pub(crate) use gateway::{
+    CALL_DEADLINE, Called, Gateway, Listed, ListedTool, NAME_BYTES, NO_GATEWAY, ServerList,
+    TOOLS_PER_SERVER, Wanted, end_sentence,
+};
 
 /// How long the registry may take at the start of a turn.
 const REGISTRY_DEADLINE: Duration = Duration::from_secs(5);
@@ -65,6 +75,40 @@ pub(crate) struct Grant {
     pub(crate) kind: GrantKind,
     /// The name of its target.
     pub(crate) target: String,
+    /// What a turn must know of an MCP Server.
+    pub(crate) server: Option<McpGrant>,
+}
+
+/// A Grant of an MCP Server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct McpGrant {
+    /// The Grant.
+    pub(crate) id: GrantId,
+    /// The server.
+    pub(crate) server: McpServerId,
+    /// The first half of its Tools' names.
+    pub(crate) slug: String,
+    /// Counts its changes.
+    pub(crate) generation: u64,
+    /// Whether it is enabled.
+    pub(crate) enabled: bool,
+    /// The Tools that the Grant covers, by their names at the server. Empty: all of them.
+    pub(crate) tools: BTreeSet<String>,
+    /// What happens when definitions change.
+    pub(crate) pinning: Pinning,
+    /// The hashes of the definitions that were pinned, by Tool; none before anything was.
+    pub(crate) pins: Option<BTreeMap<String, String>>,
+}
+
+/// What happens when a server's definitions are not those that were pinned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pinning {
+    /// Changed Tools are withheld, new ones are marked.
+    Strict,
+    /// Both are marked.
+    Warn,
+    /// Nothing is compared.
+    Off,
 }
 
 impl Grant {
@@ -108,13 +152,22 @@ impl Registry {
             .grants
             .into_iter()
             .map(|grant| {
-                let (kind, target) = match grant.target.ok_or_else(|| bad("a Grant's target"))? {
-                    Target::Tool(tool) => (GrantKind::Tool, tool.name),
-                    Target::Family(family) => (GrantKind::Family, family.name),
-                    Target::McpServer(server) => (GrantKind::Mcp, server.name),
-                    Target::Colleague(colleague) => (GrantKind::Npc, colleague.name),
+                let target = grant.target.ok_or_else(|| bad("a Grant's target"))?;
+                let (kind, target, server) = match target {
+                    Target::Tool(tool) => (GrantKind::Tool, tool.name, None),
+                    Target::Family(family) => (GrantKind::Family, family.name, None),
+                    Target::McpServer(target) => {
+                        let (name, server) = mcp_grant(&grant.grant_id, target)
+                            .ok_or_else(|| bad("an MCP Server's ids that are some"))?;
+                        (GrantKind::Mcp, name, Some(server))
+                    }
+                    Target::Colleague(colleague) => (GrantKind::Npc, colleague.name, None),
                 };
-                Ok(Grant { kind, target })
+                Ok(Grant {
+                    kind,
+                    target,
+                    server,
+                })
             })
             .collect::<Result<_, Error>>()?;
         Ok(Npc {
@@ -135,6 +188,29 @@ impl Registry {
             fetch_hosts: npc.fetch_hosts.into(),
             grants,
         })
+    }
+
+    /// Pins definitions for a Grant that has no pins yet; `false` when it has some by now, or is gone.
+    pub(crate) async fn save_pins(
+        &self,
+        player: PlayerId,
+        grant: GrantId,
+        pins: Vec<ToolPin>,
+    ) -> Result<bool, Error> {
+        let caller = Caller::Service {
+            name: ServiceName::TurnOrchestrator,
+            player: Some(player),
+        };
+        let channel = self.0.channel(&caller, REGISTRY_DEADLINE);
+        let saved = McpServerResolutionServiceClient::new(channel)
+            .max_encoding_message_size(RPC_MESSAGE_BYTES)
+            .save_pins(SavePinsRequest {
+                grant_id: grant.to_string(),
+                pins,
+            })
+            .await
+            .map_err(|refused| Error::Peer(status::problem(&refused)))?;
+        Ok(saved.into_inner().saved)
     }
 
     /// Writes down that this caller did this.
@@ -160,6 +236,29 @@ impl Registry {
             .map_err(|refused| Error::Peer(status::problem(&refused)))?;
         Ok(())
     }
+}
+
+fn mcp_grant(grant: &str, target: McpServerTarget) -> Option<(String, McpGrant)> {
+    let pinning = match target.pinning() {
+        WirePinning::Unspecified | WirePinning::Strict => Pinning::Strict,
+        WirePinning::Warn => Pinning::Warn,
+        WirePinning::Off => Pinning::Off,
+    };
+    let pins = target.pins.into_iter();
+    let pins = pins
+        .map(|pin| (pin.tool_name, pin.definition_hash))
+        .collect();
+    let server = McpGrant {
+        id: grant.parse().ok()?,
+        server: target.server_id.parse().ok()?,
+        slug: target.slug,
+        generation: target.generation,
+        enabled: target.enabled,
+        tools: target.tools.into_iter().collect(),
+        pinning,
+        pins: target.pinned.then_some(pins),
+    };
+    Some((target.name, server))
 }
 
 /// A page that was fetched.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use coordination::{EventLog, Signal, Signals};
 use futures::StreamExt as _;
 use kernel::{
-    Act, Caller, Clock, Decision, PlayerId, ServiceName, TurnId, decide,
+    Act, BuiltinTool, Caller, Clock, Decision, GrantKind, PlayerId, ServiceName, TurnId, decide,
     limits::{CLIENT_ID_CHARS, MESSAGE_BYTES},
 };
 use llm::{ModelName, Provider, Providers};
@@ -23,11 +23,12 @@ use crate::{
     config::{HEARTBEAT, LEASE},
     limits::Limits,
     parts::TurnStatus,
-    peers::{Fetch, Npc, Registry},
+    peers::{Fetch, Gateway, Listed, McpGrant, Npc, Registry},
     running::{Running, Stop},
+    schema::Schemas,
     store::{Plan, Started, Trigger, TurnStore},
     tool::Toolbox,
-    toolset::{FetchState, ToolSet},
+    toolset::{FetchState, Gathered, Known, ToolSet, Unpinned},
     turn::Turn,
 };
 
@@ -49,12 +50,14 @@ pub(crate) struct Service {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) limits: Limits,
     pub(crate) fetch: Option<Fetch>,
+    pub(crate) gateway: Option<Gateway>,
     pub(crate) hard: CancellationToken,
     pub(crate) registry: Registry,
     signals: Arc<dyn Signals>,
     providers: Providers,
     default_model: String,
     toolbox: Toolbox,
+    schemas: Schemas,
     running: Arc<Running>,
     at_once_per_player: u32,
     lifecycle: Lifecycle,
@@ -83,12 +86,14 @@ impl Service {
             clock: deps.clock,
             limits: Limits::of(&config),
             fetch: deps.fetch.map(Fetch::new),
+            gateway: deps.gateway.map(Gateway::new),
             hard: lifecycle.hard(),
             registry: Registry::new(deps.registry),
             signals: deps.coordination.signals,
             providers: deps.providers,
             default_model: config.default_model,
             toolbox: Toolbox::compile().map_err(Error::Setting)?,
+            schemas: Schemas::default(),
             running: Arc::default(),
             at_once_per_player: config.at_once_per_player,
             lifecycle: lifecycle.clone(),
@@ -177,16 +182,60 @@ impl Service {
         bounded("npc", npc, NPC_CHARS)?;
         let resolved = self.registry.resolve(npc, player).await?;
         allowed(decide(caller, Act::SeeNpc(resolved.facts)), "NPC", npc)?;
-        Ok(self.tools(&resolved).await)
+        Ok(self.tools(&resolved, player).await.tools)
     }
 
-    /// The Tool set of an NPC now.
-    pub(crate) async fn tools(&self, npc: &Npc) -> ToolSet {
-        let fetch = match &self.fetch {
-            Some(fetch) => fetch.state().await,
-            None => FetchState::Unavailable("This Village runs no fetch-proxy.".to_owned()),
+    /// The Tool set of an NPC now, for this Player.
+    pub(crate) async fn tools(&self, npc: &Npc, player: PlayerId) -> Gathered {
+        let is_fetching = npc.grants.iter().any(|grant| {
+            grant.kind == GrantKind::Tool && grant.target == BuiltinTool::FetchUrl.as_str()
+        });
+        let fetch = async {
+            match &self.fetch {
+                Some(fetch) if is_fetching => fetch.state().await,
+                Some(_) => FetchState::Ready,
+                None => FetchState::Unavailable("This Village runs no fetch-proxy.".to_owned()),
+            }
         };
-        ToolSet::build(&npc.grants, &self.toolbox, &fetch)
+        let servers: Vec<&McpGrant> = npc
+            .grants
+            .iter()
+            .filter_map(|grant| grant.server.as_ref())
+            .filter(|server| server.enabled)
+            .collect();
+        let listed = async {
+            match &self.gateway {
+                Some(gateway) => gateway.list(&servers, player).await,
+                None => Listed::default(),
+            }
+        };
+        let (fetch, listed) = tokio::join!(fetch, listed);
+        let known = Known {
+            toolbox: &self.toolbox,
+            schemas: &self.schemas,
+            fetch: &fetch,
+            listed: &listed,
+        };
+        ToolSet::build(&npc.grants, &known)
+    }
+
+    /// Pins what was listed for Grants that have no pins yet. The turn does not wait for it; the next one tries again.
+    pub(crate) fn pin(self: &Arc<Self>, player: PlayerId, unpinned: Vec<Unpinned>) {
+        if unpinned.is_empty() {
+            return;
+        }
+        let service = Arc::clone(self);
+        self.lifecycle.tracker().spawn(
+            async move {
+                for unpinned in unpinned {
+                    let (grant, pins) = (unpinned.grant, unpinned.pins());
+                    if let Err(error) = service.registry.save_pins(player, grant, pins).await {
+                        tracing::warn!(%grant, error = %error, "the definitions of an MCP Server's Tools were not pinned");
+                    }
+                }
+            }
+            .in_current_span(),
+        );
     }
 
     /// Stops one turn of the caller's. Returns its id if it was running.

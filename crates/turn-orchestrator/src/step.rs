@@ -16,10 +16,15 @@ use crate::{
     journal::Journal,
     limits::{ANSWER_BYTES, Limit, Limits, Repeats, Verdict, cut_end},
     parts::{Content, Outcome},
-    tool::{self, Context, Ran},
+    peers::NAME_BYTES,
+    tool::{self, Context, Owner, Ran, Shelf},
     toolset::ToolSet,
 };
 
+/// The slug of the MCP Server that is called.
+const MCP_SERVER_SLUG: &str = "agentsville.mcp_server.slug";
+/// The Tool's name at its server.
+const MCP_TOOL: &str = "agentsville.mcp_server.tool";
 /// Bytes of text that come at once and go on as one event.
 const GATHERED_BYTES: usize = 1_024;
 
@@ -176,6 +181,8 @@ pub(crate) struct Desk {
     pub(crate) calls: u32,
     /// Finds circles.
     pub(crate) repeats: Repeats,
+    /// Where what is no text is put.
+    pub(crate) shelf: Shelf,
     /// Limits that the calls of the step met.
     pub(crate) met: Vec<Limit>,
 }
@@ -315,16 +322,17 @@ impl Desk {
         let Done {
             call,
             name,
-            ran,
+            mut ran,
             mut event,
         } = done;
+        let media = self.shelf.keep(call.id, &mut ran, &*self.context.clock);
         let read = tool::read(call.id, &name, &call.arguments, ran, &mut self.repeats);
         if read.verdict == Verdict::Stop {
             self.meet(Limit::Repeats);
         }
         tell_end(&mut event, &read);
         drop(event);
-        journal.recorder.call_ended(call.at, read.outcome);
+        journal.recorder.call_ended(call.at, read.outcome, media);
     }
 
     /// A call that was refused is a call, and has its event.
@@ -358,11 +366,22 @@ struct Done {
 async fn run_one(tools: ToolSet, context: Arc<Context>, call: Ready) -> Done {
     let tool = &tools.tools()[call.tool];
     let name = tool.definition.spec.name.to_string();
-    let event = context.begin(call.id, name.clone(), &call.arguments);
+    let mut event = context.begin(call.id, name.clone(), &call.arguments);
+    if let Owner::Mcp(owner) = &tool.definition.owner {
+        event
+            .set_display(attributes::MCP_SERVER_ID, owner.server)
+            .set(MCP_SERVER_SLUG, owner.slug.clone())
+            .set(MCP_TOOL, cut_end(&owner.tool, NAME_BYTES).into_owned());
+    }
     let ran = match tool.slots.acquire().await {
         Ok(_slot) => {
             event
-                .within(tool::run(&tool.definition, &call.arguments, &context))
+                .within(tool::run(
+                    &tool.definition,
+                    call.id,
+                    &call.arguments,
+                    &context,
+                ))
                 .await
         }
         Err(_closed) => Ran::Failed("the Tool was taken away.".to_owned()),

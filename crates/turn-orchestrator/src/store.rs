@@ -7,6 +7,7 @@
 mod conversation;
 mod end;
 mod entity;
+mod media;
 mod part;
 mod start;
 mod turn;

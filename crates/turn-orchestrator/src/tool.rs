@@ -1,47 +1,64 @@
-//! The Tools that this service runs itself, and the seam that every Tool's result goes through.
+//! What a Tool is, the Tools that this service runs itself, and the seam that every Tool's result goes through.
 
 pub(crate) mod current_time;
 pub(crate) mod fetch_url;
+pub(crate) mod mcp;
+mod media;
 #[cfg(test)]
 mod tests;
 
-use std::{fmt::Write as _, sync::Arc, time::Duration};
+use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::Arc,
+    time::Duration,
+};
 
-use jsonschema::Validator;
+use bytes::Bytes;
 use kernel::{
     BuiltinTool, CallId, Clock, JsonText, NpcId, PlayerId, ToolName, TurnId,
     limits::TOOL_RESULT_BYTES,
 };
 use llm::ToolSpec;
+use tokio::time::Instant;
 
 use crate::{
     limits::{Repeats, Verdict, cut_end, cut_middle},
-    parts::Outcome,
-    peers::Fetch,
+    parts::{MediaKind, Outcome},
+    peers::{Fetch, Gateway},
     prompt::{FENCE_BYTES, fence},
+    schema::Schema,
 };
 
-/// Faults of arguments that the model is told at once.
-const TOLD_FAULTS: usize = 5;
-/// Bytes of one fault, or of one sentence from a peer.
-const FAULT_BYTES: usize = 300;
+pub(crate) use mcp::McpTool;
+pub(crate) use media::Shelf;
+
 /// Bytes of what is said around data: status lines and warnings.
 const LEAD_BYTES: usize = 768;
 /// Bytes of data from outside in one result, so that the whole stays within [`TOOL_RESULT_BYTES`].
 pub(crate) const DATA_BYTES: usize = TOOL_RESULT_BYTES - FENCE_BYTES - LEAD_BYTES;
 
-/// What a Tool is: all that does not differ from NPC to NPC.
+/// What a Tool is.
 #[derive(Debug)]
 pub(crate) struct Definition {
     /// What the model sees.
     pub(crate) spec: ToolSpec,
     /// What runs it.
-    pub(crate) kind: BuiltinTool,
+    pub(crate) owner: Owner,
     /// How long one call may take.
     pub(crate) timeout: Duration,
     /// How many calls of it may run at the same time in one turn; 1 for a Tool whose calls must not overlap.
     pub(crate) at_once: usize,
-    schema: Validator,
+    /// What its arguments are judged by.
+    pub(crate) schema: Arc<Schema>,
+}
+
+/// What runs a Tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// This service.
+    Builtin(BuiltinTool),
+    /// An MCP Server, through the mcp-gateway.
+    Mcp(McpTool),
 }
 
 impl Definition {
@@ -53,6 +70,7 @@ impl Definition {
         timeout: Duration,
         at_once: usize,
     ) -> Result<Self, String> {
+        let schema = Schema::ours(schema)?;
         Ok(Self {
             spec: ToolSpec {
                 name: kind
@@ -60,39 +78,23 @@ impl Definition {
                     .parse::<ToolName>()
                     .map_err(|error| error.to_string())?,
                 description: description.to_owned(),
-                schema: JsonText::of(schema),
+                schema: schema.sent.clone(),
             },
-            kind,
+            owner: Owner::Builtin(kind),
             timeout,
             at_once,
-            schema: jsonschema::validator_for(schema).map_err(|error| error.to_string())?,
+            schema: Arc::new(schema),
         })
     }
 
-    /// Says what is wrong with a call's arguments, for the model to mend: at most [`TOLD_FAULTS`] faults, without the values.
+    /// Says what is wrong with a call's arguments, for the model to mend.
     pub(crate) fn judge(&self, arguments: &JsonText) -> Result<(), String> {
-        let value = arguments
-            .to_value()
-            .map_err(|error| format!("the arguments cannot be read: {error}"))?;
-        let mut faults = self.schema.iter_errors(&value);
-        let mut sentence = String::new();
-        for fault in faults.by_ref().take(TOLD_FAULTS) {
-            let at = fault.instance_path().to_string();
-            let at = if at.is_empty() { "the arguments" } else { &at };
-            let said = format!("{at}: {}", fault.masked());
-            let _infallible = write!(sentence, "; {}", cut_end(&said, FAULT_BYTES));
-        }
-        if sentence.is_empty() {
-            return Ok(());
-        }
-        if faults.next().is_some() {
-            sentence.push_str("; and more");
-        }
-        Err(format!(
-            "the arguments do not fit the schema of {}{}. Correct them and call again.",
-            self.spec.name,
-            sentence.replacen(';', ":", 1)
-        ))
+        self.schema.judge(arguments).map_err(|faults| {
+            format!(
+                "the arguments do not fit the schema of {}{faults}. Correct them and call again.",
+                self.spec.name
+            )
+        })
     }
 }
 
@@ -123,7 +125,9 @@ impl Toolbox {
 
     /// The Tool of this name.
     pub(crate) fn builtin(&self, name: &str) -> Option<&Arc<Definition>> {
-        self.builtins.iter().find(|tool| tool.kind.as_str() == name)
+        self.builtins
+            .iter()
+            .find(|tool| matches!(tool.owner, Owner::Builtin(builtin) if builtin.as_str() == name))
     }
 }
 
@@ -140,6 +144,10 @@ pub(crate) struct Context {
     pub(crate) fetch_hosts: Arc<[String]>,
     /// Where pages come from.
     pub(crate) fetch: Option<Fetch>,
+    /// Where MCP Servers are called.
+    pub(crate) gateway: Option<Gateway>,
+    /// When the turn is over.
+    pub(crate) ends_at: Instant,
     /// The time.
     pub(crate) clock: Arc<dyn Clock>,
 }
@@ -148,16 +156,39 @@ pub(crate) struct Context {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ran {
     /// A result.
-    Gave {
-        /// In our own words.
-        lead: String,
-        /// Text from outside, and where it comes from: it will be fenced.
-        data: Option<Data>,
-    },
+    Gave(Given),
+    /// The Tool says that it failed, in words from outside.
+    Erred(Given),
     /// No result, and why: a sentence for the model.
     Failed(String),
     /// It is not allowed, and why.
     Denied(String),
+}
+
+/// What a Tool gave.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Given {
+    /// In our own words.
+    pub(crate) lead: String,
+    /// Text from outside, and where it comes from: it will be fenced.
+    pub(crate) data: Option<Data>,
+    /// What is no text.
+    pub(crate) media: Vec<GivenMedia>,
+    /// What is said of it, once it is known what was kept: at most some two KiB. Not compared: ids differ.
+    pub(crate) notes: String,
+}
+
+/// What a Tool gave that is no text, before it is known whether it can be kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct GivenMedia {
+    /// What it is.
+    pub(crate) kind: MediaKind,
+    /// Its media type.
+    pub(crate) media_type: String,
+    /// How many bytes it has.
+    pub(crate) bytes: u64,
+    /// The bytes; none when they did not come this far.
+    pub(crate) data: Option<Bytes>,
 }
 
 /// Text from outside.
@@ -172,11 +203,17 @@ pub(crate) struct Data {
 }
 
 /// Runs a Tool. Dropping the future ends the call.
-pub(crate) async fn run(tool: &Definition, arguments: &JsonText, context: &Context) -> Ran {
+pub(crate) async fn run(
+    tool: &Definition,
+    call: CallId,
+    arguments: &JsonText,
+    context: &Context,
+) -> Ran {
     let work = async {
-        match tool.kind {
-            BuiltinTool::CurrentTime => current_time::run(&*context.clock),
-            BuiltinTool::FetchUrl => fetch_url::run(arguments, context).await,
+        match &tool.owner {
+            Owner::Builtin(BuiltinTool::CurrentTime) => current_time::run(&*context.clock),
+            Owner::Builtin(BuiltinTool::FetchUrl) => fetch_url::run(arguments, context).await,
+            Owner::Mcp(owner) => mcp::run(owner, call, arguments, context).await,
         }
     };
     match tokio::time::timeout(tool.timeout, work).await {
@@ -221,24 +258,13 @@ pub(crate) fn read(
         (format!("{sentence}{warning}"), cut)
     };
     let (outcome, cut) = match ran {
-        Ran::Gave { lead, data } => {
-            let (mut text, cut) = match data {
-                None => {
-                    let cut = lead.len() > TOOL_RESULT_BYTES - LEAD_BYTES;
-                    (
-                        cut_middle(&lead, TOOL_RESULT_BYTES - LEAD_BYTES).into_owned(),
-                        cut,
-                    )
-                }
-                Some(data) => {
-                    let cut = data.text.len() > DATA_BYTES;
-                    let fenced = fence(call, &data.source, &cut_middle(&data.text, DATA_BYTES));
-                    let lead = cut_end(&lead, LEAD_BYTES * 2 / 3);
-                    (format!("{lead}{}\n{fenced}", data.stamp), cut)
-                }
-            };
-            text.push_str(warning);
-            (Outcome::Ok(JsonText::of(&text)), cut)
+        Ran::Gave(given) => {
+            let (text, cut) = text_of(call, given);
+            (Outcome::Ok(JsonText::of(&format!("{text}{warning}"))), cut)
+        }
+        Ran::Erred(given) => {
+            let (text, cut) = text_of(call, given);
+            (Outcome::Error(format!("{text}{warning}")), cut)
         }
         Ran::Failed(sentence) => {
             let (sentence, cut) = failed(&sentence);
@@ -256,13 +282,37 @@ pub(crate) fn read(
     }
 }
 
-/// What is compared with the results of other calls: fences differ from call to call.
+/// What a Tool gave as the model reads it, and whether something was cut.
+fn text_of(call: CallId, given: Given) -> (String, bool) {
+    let notes = if given.notes.is_empty() {
+        String::new()
+    } else {
+        format!("\n{}", given.notes)
+    };
+    let Some(data) = given.data else {
+        let room = TOOL_RESULT_BYTES.saturating_sub(LEAD_BYTES + notes.len());
+        let cut = given.lead.len() > room;
+        let lead = cut_middle(&given.lead, room);
+        return (format!("{lead}{notes}"), cut);
+    };
+    let room = DATA_BYTES.saturating_sub(notes.len());
+    let cut = data.text.len() > room;
+    let fenced = fence(call.as_uuid(), &data.source, &cut_middle(&data.text, room));
+    let lead = cut_end(&given.lead, LEAD_BYTES * 2 / 3);
+    (format!("{lead}{}{notes}\n{fenced}", data.stamp), cut)
+}
+
+/// What is compared with the results of other calls: fences and ids differ from call to call.
 fn fingerprint(ran: &Ran) -> String {
-    match ran {
-        Ran::Gave { lead, data } => {
-            let text = data.as_ref().map_or("", |data| data.text.as_str());
-            format!("ok\n{lead}\n{text}")
-        }
-        Ran::Failed(sentence) | Ran::Denied(sentence) => format!("failed\n{sentence}"),
+    let (word, given) = match ran {
+        Ran::Gave(given) => ("ok", given),
+        Ran::Erred(given) => ("erred", given),
+        Ran::Failed(sentence) | Ran::Denied(sentence) => return format!("failed\n{sentence}"),
+    };
+    let text = given.data.as_ref().map_or("", |data| data.text.as_str());
+    let mut media = DefaultHasher::new();
+    for piece in &given.media {
+        (piece.kind, &piece.media_type, piece.bytes, &piece.data).hash(&mut media);
     }
+    format!("{word}\n{}\n{text}\n{}", given.lead, media.finish())
 }

@@ -27,8 +27,8 @@ use crate::{
     service::Service,
     step::{self, Broken, Desk, Tools},
     store::{Role, Started},
-    tool::Context,
-    toolset::ToolSet,
+    tool::{Context, Shelf},
+    toolset::Asked,
 };
 
 /// The longest that a turn waits before it tries a step again, whatever the Provider asks for.
@@ -77,6 +77,10 @@ struct Work {
     usage: Usage,
     met: Vec<Limit>,
     calls: u32,
+    /// What was asked of MCP Servers.
+    asked: Option<Asked>,
+    /// When it is over.
+    deadline: Instant,
 }
 
 impl Turn {
@@ -100,8 +104,10 @@ impl Turn {
             usage: Usage::default(),
             met: Vec::new(),
             calls: 0,
+            asked: None,
+            deadline: Instant::now() + limits.time,
         };
-        let deadline = Instant::now() + limits.time;
+        let deadline = work.deadline;
         let handle = Arc::clone(self.guard.handle());
         let span = event.span().clone();
         let end = {
@@ -135,20 +141,17 @@ impl Turn {
 
     async fn try_steps(&self, work: &mut Work) -> Result<FinishReason, Broken> {
         work.journal.tell().await?;
-        let (tools, past) = tokio::join!(
-            self.tools(),
+        let (gathered, past) = tokio::join!(
+            self.service.tools(&self.npc, self.player),
             self.service
                 .store
                 .history(self.started.conversation, self.started.message)
         );
         let past = past?;
-        if !tools.unavailable().is_empty() {
-            let names: Vec<&str> = tools
-                .unavailable()
-                .iter()
-                .map(|tools| tools.what.as_str())
-                .collect();
-            let sentence = format!("Unavailable in this turn: {}.", names.join(", "));
+        let tools = gathered.tools;
+        work.asked = Some(gathered.asked);
+        self.service.pin(self.player, gathered.unpinned);
+        if let Some(sentence) = tools.unavailable_sentence() {
             work.journal
                 .recorder
                 .notice(NoticeCode::UnavailableTools, &sentence);
@@ -194,12 +197,15 @@ impl Turn {
                 turn: self.started.turn,
                 fetch_hosts: Arc::clone(&self.npc.fetch_hosts),
                 fetch: self.service.fetch.clone(),
+                gateway: self.service.gateway.clone(),
+                ends_at: work.deadline,
                 clock: Arc::clone(&self.service.clock),
             },
             tools,
             limits: self.service.limits,
             calls: 0,
             repeats: Repeats::default(),
+            shelf: Shelf::default(),
             met: Vec::new(),
         };
         self.take_steps(work, &mut request, &mut desk).await
@@ -346,11 +352,6 @@ impl Turn {
             .await?;
         event.outcome(runtime::Outcome::Ok);
         Ok((written.finish, written.usage))
-    }
-
-    /// The Tool set of this turn.
-    async fn tools(&self) -> ToolSet {
-        self.service.tools(&self.npc).await
     }
 
     /// Settles everything, and writes the end.

@@ -12,7 +12,7 @@ use proto::turn::v1::{
 use tonic::{Request, Response, Status};
 
 use super::{id, next_token, page, render};
-use crate::{Error, service::Service};
+use crate::service::Service;
 
 pub(super) struct Conversations(pub(super) Arc<Service>);
 
@@ -109,12 +109,12 @@ impl ConversationService for Conversations {
         &self,
         request: Request<GetMediaRequest>,
     ) -> Result<Response<GetMediaResponse>, Status> {
-        runtime::caller(&request)?;
-        // Nothing gives media yet.
-        Err(Error::NotFound {
-            what: "media",
-            name: request.into_inner().media_id,
-        }
-        .into())
+        let caller = runtime::caller(&request)?;
+        let media = id("media_id", &request.into_inner().media_id)?;
+        let (media, data) = self.0.read_media(&caller, media).await?;
+        Ok(Response::new(GetMediaResponse {
+            media: render::media(&[media]).pop(),
+            data: data.into(),
+        }))
     }
 }

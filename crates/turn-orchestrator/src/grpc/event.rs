@@ -98,16 +98,21 @@ fn to_wire(event: &Event) -> Wire {
         Event::ToolEnded {
             call,
             outcome: Outcome::Ok(output),
+            media,
         } => Wire::ToolOutput(wire::ToolOutput {
             call_id: call.to_string(),
             output_json: output.as_str().to_owned(),
-            media: Vec::new(),
+            media: render::media(media),
         }),
-        Event::ToolEnded { call, outcome } => Wire::ToolFailed(wire::ToolFailed {
+        Event::ToolEnded {
+            call,
+            outcome,
+            media,
+        } => Wire::ToolFailed(wire::ToolFailed {
             call_id: call.to_string(),
             outcome: render::outcome(outcome).into(),
             sentence: outcome.sentence().unwrap_or_default().to_owned(),
-            media: Vec::new(),
+            media: render::media(media),
         }),
         Event::Notice {
             position,

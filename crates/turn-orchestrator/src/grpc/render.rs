@@ -6,7 +6,7 @@ use proto::turn::v1::{self as wire, part::Content as Wire};
 
 use crate::{
     limits::Limit,
-    parts::{Call, Content, FinishReason, Outcome, Part, Progress, Prose, TurnStatus},
+    parts::{Call, Content, FinishReason, Media, Outcome, Part, Progress, Prose, TurnStatus},
     store::{Conversation, Message, Role, Turn},
     toolset::ToolSet,
     watch::Snapshot,
@@ -94,8 +94,20 @@ fn tool_call(call: Call, started_at: Timestamp, ended_at: Option<Timestamp>) -> 
         input_json: call.input,
         started_at_micros: started_at.as_micros(),
         ended_at_micros: ended_at.map(Timestamp::as_micros).unwrap_or_default(),
-        media: Vec::new(),
+        media: media(&call.media),
     }
+}
+
+pub(super) fn media(media: &[Media]) -> Vec<wire::MediaReference> {
+    media
+        .iter()
+        .map(|media| wire::MediaReference {
+            id: media.id.to_string(),
+            kind: media.kind.as_str().to_owned(),
+            media_type: media.media_type.clone(),
+            bytes: media.bytes,
+        })
+        .collect()
 }
 
 pub(super) fn outcome(outcome: &Outcome) -> wire::Outcome {
@@ -192,6 +204,7 @@ pub(super) fn tools(tools: &ToolSet) -> wire::DescribeToolsResponse {
                 description: tool.definition.spec.description.clone(),
                 input_schema_json: tool.definition.spec.schema.as_str().to_owned(),
                 origin: tool.origin.clone(),
+                note: tool.note.to_owned(),
             })
             .collect(),
         unavailable: tools

@@ -50,6 +50,7 @@ fn call(tool: &str, input: &str, progress: Progress) -> (CallId, Content) {
         input: input.to_owned(),
         meta: None,
         progress,
+        media: Vec::new(),
     };
     (id, Content::Call(Box::new(call)))
 }

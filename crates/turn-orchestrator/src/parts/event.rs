@@ -3,7 +3,7 @@
 use kernel::{CallId, ConversationId, JsonText, MessageId, TurnId};
 use llm::Usage;
 
-use super::{NoticeCode, Outcome};
+use super::{Media, NoticeCode, Outcome};
 use crate::limits::Limit;
 
 /// One thing that happened.
@@ -51,7 +51,11 @@ pub(crate) enum Event {
         sentence: String,
     },
     /// A call ended.
-    ToolEnded { call: CallId, outcome: Outcome },
+    ToolEnded {
+        call: CallId,
+        outcome: Outcome,
+        media: Vec<Media>,
+    },
     /// Something that the Player should know.
     Notice {
         position: u32,

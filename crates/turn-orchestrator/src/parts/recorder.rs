@@ -10,7 +10,9 @@ use kernel::{
 };
 use llm::{CallArguments, Usage};
 
-use super::{Content, Event, NoticeCode, Outcome, Part, Progress, Prose, ProviderMeta, TurnEnd};
+use super::{
+    Content, Event, NewMedia, NoticeCode, Outcome, Part, Progress, Prose, ProviderMeta, TurnEnd,
+};
 
 /// What a Part counts besides its text: it has a row, a place in every snapshot, and an event or two, however little it says.
 const PART_OVERHEAD: usize = 256;
@@ -24,6 +26,8 @@ pub(crate) struct Written {
     pub(crate) last_event: u64,
     /// Steps begun.
     pub(crate) step: u32,
+    /// What calls gave that is no text, and is not known to be stored. It goes with the results that name it.
+    pub(crate) media: Vec<NewMedia>,
 }
 
 /// Makes Parts and events of one turn. It does no input or output: events and changed Parts are taken out of it.
@@ -47,6 +51,10 @@ pub(crate) struct Recorder {
     bytes: usize,
     /// Bytes of text since changes were last taken.
     fresh: usize,
+    /// Media that are not known to be stored.
+    media: Vec<NewMedia>,
+    /// How many of them were in the changes that were last taken.
+    media_taken: usize,
 }
 
 impl Recorder {
@@ -72,6 +80,8 @@ impl Recorder {
             changed: BTreeSet::new(),
             bytes: 0,
             fresh: 0,
+            media: Vec::new(),
+            media_taken: 0,
         };
         recorder.tell(Event::TurnStarted {
             turn,
@@ -124,6 +134,7 @@ impl Recorder {
     /// The changed Parts since they were last taken.
     pub(crate) fn take_changes(&mut self) -> Written {
         self.fresh = 0;
+        self.media_taken = self.media.len();
         Written {
             parts: mem::take(&mut self.changed)
                 .into_iter()
@@ -131,12 +142,19 @@ impl Recorder {
                 .collect(),
             last_event: self.number,
             step: self.step,
+            media: self.media.clone(),
         }
+    }
+
+    /// What was taken last is stored: its bytes are not needed any more.
+    pub(crate) fn changes_were_kept(&mut self) {
+        self.media.drain(..mem::take(&mut self.media_taken));
     }
 
     /// Everything counts as changed again: what was taken could not be written.
     pub(crate) fn changes_were_lost(&mut self) {
         self.changed = (0..self.parts.len()).collect();
+        self.media_taken = 0;
     }
 
     /// A step starts. The same number again is a retry of it.
@@ -240,7 +258,9 @@ impl Recorder {
                     let input = JsonText::of(&&call.input[..kept]);
                     self.refuse(at, input, Outcome::Interrupted(why.to_owned()));
                 }
-                Progress::Running => self.call_ended(at, Outcome::Interrupted(why.to_owned())),
+                Progress::Running => {
+                    self.call_ended(at, Outcome::Interrupted(why.to_owned()), Vec::new());
+                }
                 Progress::Ended(_) | Progress::Refused(_) => {}
             }
         }

@@ -138,7 +138,7 @@ fn replay(events: &[(u64, Event)]) -> Vec<Seen> {
                 }
                 other => panic!("a refusal for {other:?}"),
             },
-            Event::ToolEnded { call, outcome } => match &mut parts[calls[call]] {
+            Event::ToolEnded { call, outcome, .. } => match &mut parts[calls[call]] {
                 Seen::Call(_, _, _, state @ "running", ended @ None) => {
                     *state = "ended";
                     *ended = Some(outcome.clone());
@@ -213,9 +213,11 @@ proptest! {
                     json("\"raw\""),
                     Outcome::Error("no such tool".to_owned()),
                 ),
-                Act::Ended(at, true) => recorder.call_ended(at, Outcome::Ok(json("\"done\""))),
+                Act::Ended(at, true) => {
+                    recorder.call_ended(at, Outcome::Ok(json("\"done\"")), Vec::new());
+                }
                 Act::Ended(at, false) => {
-                    recorder.call_ended(at, Outcome::Denied("no".to_owned()));
+                    recorder.call_ended(at, Outcome::Denied("no".to_owned()), Vec::new());
                 }
                 Act::Notice => recorder.notice(NoticeCode::Limit, "a limit"),
                 Act::Settle => recorder.settle("stopped"),

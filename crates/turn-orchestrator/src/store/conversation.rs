@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::{
     Conversation, Message, Role, TurnStore,
     entity::{conversation, message, turn},
-    part, start,
+    media, part, start,
 };
 use crate::{
     Error,
@@ -134,6 +134,7 @@ impl TurnStore {
         let tx = self.store.snapshot().await?;
         let rows = current(id).limit(ANSWER_MESSAGES).all(&tx).await?;
         let mut messages = fitting(&tx, rows, ANSWER_BYTES).await?;
+        media::attach(&tx, &mut messages).await?;
         messages.reverse();
         Ok(messages)
     }
@@ -199,7 +200,8 @@ impl TurnStore {
         };
         let mut next = cut(&mut found, rows, place);
         let places: Vec<Page> = found.iter().map(place).collect();
-        let messages = fitting(db, found, ANSWER_BYTES).await?;
+        let mut messages = fitting(db, found, ANSWER_BYTES).await?;
+        media::attach(db, &mut messages).await?;
         if messages.len() < places.len() {
             next = messages
                 .len()
@@ -338,7 +340,8 @@ async fn refuse_running(tx: &impl ConnectionTrait, id: ConversationId) -> Result
 
 pub(super) async fn message(db: &impl ConnectionTrait, id: MessageId) -> Result<Message, Error> {
     let row = message::Entity::find_by_id(id.as_uuid()).one(db).await?;
-    let found = with_parts(db, row.into_iter().collect()).await?;
+    let mut found = with_parts(db, row.into_iter().collect()).await?;
+    media::attach(db, &mut found).await?;
     found.into_iter().next().ok_or_else(|| Error::NotFound {
         what: "Message",
         name: id.to_string(),

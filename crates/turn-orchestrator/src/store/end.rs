@@ -44,11 +44,12 @@ impl TurnStore {
     pub(crate) async fn end(&self, ending: Ending) -> Result<(), Error> {
         let owner = Arc::clone(&self.owner);
         let ending = Arc::new(ending);
-        let now = self.clock.now().as_micros();
+        let at = self.clock.now();
+        let now = at.as_micros();
         self.store
             .write(move |tx| {
                 Box::pin(async move {
-                    write(tx, &owner, ending.turn, ending.message, &ending.written).await?;
+                    write(tx, &owner, ending.turn, ending.message, &ending.written, at).await?;
                     let end = &ending.end;
                     let limits = json(&LimitsColumn::of(&ending.limits, &end.limits));
                     let usage = json(&UsageColumn::from(ending.usage));

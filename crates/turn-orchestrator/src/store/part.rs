@@ -161,6 +161,7 @@ fn read(row: Model) -> Result<Part, Error> {
                 input: row.input.unwrap_or_default(),
                 meta,
                 progress,
+                media: Vec::new(),
             }))
         }
         kind => Content::Notice {

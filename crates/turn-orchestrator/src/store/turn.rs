@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::{
     Message, Turn, TurnStore, conversation,
     entity::turn::{Column, Entity, Model},
-    part,
+    media, part,
 };
 use crate::{
     Error,
@@ -128,6 +128,7 @@ pub(super) async fn write(
     turn: TurnId,
     message: MessageId,
     written: &Written,
+    now: Timestamp,
 ) -> Result<(), Error> {
     let backend = tx.get_database_backend();
     let touch = Entity::update_many()
@@ -145,9 +146,11 @@ pub(super) async fn write(
         .build(backend);
     let mut statements = vec![touch];
     statements.extend(part::save(backend, message, &written.parts));
+    statements.extend(media::save(backend, message, &written.media, now));
     let changed = tx.execute_together(statements).await?;
-    // Each Part changes one row, and the turn is one more, if it is still this owner's.
-    if changed == written.parts.len() as u64 + 1 {
+    // Each Part and each of the media changes one row, and the turn is one more, if it is still this owner's.
+    let rows = written.parts.len() + written.media.len() + 1;
+    if changed == rows as u64 {
         Ok(())
     } else {
         Err(Error::LeaseLost)
@@ -164,9 +167,10 @@ impl TurnStore {
     ) -> Result<(), Error> {
         let owner = Arc::clone(&self.owner);
         let written = Arc::new(written);
+        let now = self.clock.now();
         self.store
             .write(move |tx| {
-                Box::pin(async move { write(tx, &owner, turn, message, &written).await })
+                Box::pin(async move { write(tx, &owner, turn, message, &written, now).await })
             })
             .await
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kernel::{BuiltinTool, Clock};
 use serde_json::json;
 
-use super::{Definition, Ran};
+use super::{Definition, Given, Ran};
 
 pub(super) fn definition() -> Result<Definition, String> {
     Definition::of(
@@ -18,8 +18,8 @@ pub(super) fn definition() -> Result<Definition, String> {
 }
 
 pub(super) fn run(clock: &dyn Clock) -> Ran {
-    Ran::Gave {
+    Ran::Gave(Given {
         lead: clock.now().to_string(),
-        data: None,
-    }
+        ..Given::default()
+    })
 }

@@ -7,7 +7,7 @@ use proto::fetch::v1::{PageForm, PageOrigin};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Context, DATA_BYTES, Data, Definition, Ran};
+use super::{Context, DATA_BYTES, Data, Definition, Given, Ran};
 use crate::{
     limits::cut_end,
     peers::{Fetched, Page},
@@ -128,14 +128,15 @@ fn render(page: Page) -> Ran {
     for sentence in &page.left_out {
         let _infallible = write!(lead, " Note: {}.", strip_control(sentence));
     }
-    Ran::Gave {
+    Ran::Gave(Given {
         lead,
         data: Some(Data {
             source: page.final_url,
             text,
             stamp: format!(" Fetched at {}.", to_the_second(page.fetched_at)),
         }),
-    }
+        ..Given::default()
+    })
 }
 
 /// What is known of the body: type, charset, form and redirects.
@@ -227,8 +228,8 @@ mod tests {
 
     fn lead_of(ran: &Ran) -> &str {
         match ran {
-            Ran::Gave { lead, .. } => lead,
-            Ran::Failed(_) | Ran::Denied(_) => panic!("no page: {ran:?}"),
+            Ran::Gave(given) => &given.lead,
+            Ran::Erred(_) | Ran::Failed(_) | Ran::Denied(_) => panic!("no page: {ran:?}"),
         }
     }
 
@@ -236,13 +237,7 @@ mod tests {
     fn a_page_that_does_not_fit_says_where_to_go_on_and_loses_nothing() {
         let text = "村".repeat(12_000);
         let ran = render(page(&text));
-        let Ran::Gave {
-            lead,
-            data: Some(data),
-        } = &ran
-        else {
-            panic!("no page: {ran:?}")
-        };
+        let (lead, data) = (lead_of(&ran), data_of(&ran));
         let shown = data.text.chars().count();
         assert!(data.text.len() <= DATA_BYTES);
         assert!(
@@ -252,14 +247,13 @@ mod tests {
     }
 
     fn data_of(ran: &Ran) -> &Data {
-        match ran {
-            Ran::Gave {
-                data: Some(data), ..
-            } => data,
-            Ran::Gave { data: None, .. } | Ran::Failed(_) | Ran::Denied(_) => {
-                panic!("no page: {ran:?}")
-            }
-        }
+        let Ran::Gave(Given {
+            data: Some(data), ..
+        }) = ran
+        else {
+            panic!("no page: {ran:?}")
+        };
+        data
     }
 
     #[test]

@@ -11,14 +11,15 @@ fn json(text: &str) -> JsonText {
 }
 
 fn gave(lead: &str, text: Option<&str>) -> Ran {
-    Ran::Gave {
+    Ran::Gave(Given {
         lead: lead.to_owned(),
         data: text.map(|text| Data {
             source: "https://example.com/".to_owned(),
             text: text.to_owned(),
             stamp: String::new(),
         }),
-    }
+        ..Given::default()
+    })
 }
 
 fn text_of(read: &Read) -> String {

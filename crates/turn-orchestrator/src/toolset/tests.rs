@@ -1,14 +1,27 @@
+mod mcp;
+
 use super::*;
 
 fn grant(kind: GrantKind, target: &str) -> Grant {
     Grant {
         kind,
         target: target.to_owned(),
+        server: None,
     }
 }
 
+fn gather(grants: &[Grant], fetch: &FetchState, listed: &Listed) -> Gathered {
+    let known = Known {
+        toolbox: &Toolbox::compile().unwrap(),
+        schemas: &Schemas::default(),
+        fetch,
+        listed,
+    };
+    ToolSet::build(grants, &known)
+}
+
 fn build(grants: &[Grant], fetch: &FetchState) -> ToolSet {
-    ToolSet::build(grants, &Toolbox::compile().unwrap(), fetch)
+    gather(grants, fetch, &Listed::default()).tools
 }
 
 fn names(tools: &ToolSet) -> Vec<String> {

@@ -8,6 +8,16 @@ use crate::{limits::Limit, running::Stop};
 
 /// Limits that a turn met, as a list of words.
 const LIMITS: &str = "agentsville.limits";
+/// MCP Servers whose Tools were asked for at the start.
+const MCP_SERVERS: &str = "agentsville.mcp_servers";
+/// Those of them that were unavailable.
+const MCP_UNAVAILABLE: &str = "agentsville.mcp_servers.unavailable";
+/// Tools of theirs that were listed and withheld.
+const MCP_WITHHELD: &str = "agentsville.mcp_tools.withheld";
+/// How long their lists took together, in milliseconds.
+const MCP_LIST_MS: &str = "agentsville.mcp_list_ms";
+/// Grants whose definitions were pinned as this turn found them.
+const MCP_PINNED: &str = "agentsville.mcp_grants.pinned";
 
 impl Turn {
     /// The wide event of the turn.
@@ -70,6 +80,17 @@ pub(super) fn work(event: &mut WideEvent, work: &Work) {
         .set_some(attributes::INPUT_TOKENS, work.usage.input)
         .set_some(attributes::OUTPUT_TOKENS, work.usage.output)
         .set_some(attributes::CACHED_TOKENS, work.usage.cached_input);
+    if let Some(asked) = &work.asked
+        && asked.servers > 0
+    {
+        let took = u64::try_from(asked.took.as_millis()).unwrap_or(u64::MAX);
+        event
+            .set(MCP_SERVERS, asked.servers)
+            .set(MCP_UNAVAILABLE, asked.unavailable)
+            .set(MCP_WITHHELD, asked.withheld)
+            .set(MCP_LIST_MS, took)
+            .set(MCP_PINNED, asked.pinned);
+    }
     if !work.met.is_empty() {
         let met: Vec<&str> = work.met.iter().map(|limit| limit.as_str()).collect();
         event.set(LIMITS, met.join(","));

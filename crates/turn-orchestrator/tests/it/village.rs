@@ -500,6 +500,7 @@ fn orchestrator(
                 ServiceName::TurnOrchestrator,
             )
         }),
+        gateway: None,
         clock: Arc::clone(clock) as Arc<dyn Clock>,
     };
     let server = turn_orchestrator::build(setup.config.clone(), deps, &lifecycle).unwrap();

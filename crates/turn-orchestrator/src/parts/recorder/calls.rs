@@ -5,7 +5,7 @@ use kernel::{CallId, JsonText, clean_text, floor_char_boundary, limits::TOOL_ARG
 use super::{Recorder, number};
 use crate::{
     limits::cut_end,
-    parts::{Call, Content, Event, Outcome, Progress},
+    parts::{Call, Content, Event, NewMedia, Outcome, Progress},
 };
 
 /// Bytes that are kept of a name or id that a model or Provider invented. What is longer names no Tool.
@@ -49,6 +49,7 @@ impl Recorder {
             input: String::new(),
             meta: None,
             progress: Progress::InputStreaming,
+            media: Vec::new(),
         })));
         self.calls.push(at);
         self.tell_of(
@@ -113,8 +114,8 @@ impl Recorder {
         }
     }
 
-    /// A call that ran has its one result.
-    pub(crate) fn call_ended(&mut self, at: usize, outcome: Outcome) {
+    /// A call that ran has its one result, and this is what it gave besides text.
+    pub(crate) fn call_ended(&mut self, at: usize, outcome: Outcome, media: Vec<NewMedia>) {
         let now = self.clock.now();
         let Some(part) = self.parts.get_mut(at) else {
             return;
@@ -127,15 +128,18 @@ impl Recorder {
         }
         part.ended_at = Some(now);
         call.progress = Progress::Ended(outcome.clone());
+        call.media = media.iter().map(|new| new.media.clone()).collect();
         let event = Event::ToolEnded {
             call: call.id,
             outcome,
+            media: call.media.clone(),
         };
         let size = match call.progress.outcome() {
             Some(Outcome::Ok(output)) => output.as_str().len(),
             Some(outcome) => outcome.sentence().map_or(0, str::len),
             None => 0,
         };
+        self.media.extend(media);
         self.grow(size);
         self.tell_of(at, event);
     }
