@@ -4,6 +4,8 @@ mod schema;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
+
 use kernel::{JsonText, ToolDefinition, strip_control};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -56,6 +58,9 @@ pub(crate) struct Page {
     next_cursor: Option<Box<RawValue>>,
     #[serde(default)]
     ttl_ms: Option<Box<RawValue>>,
+    /// Tools that the transport kept; nothing when it had nothing to say.
+    #[serde(skip)]
+    kept: Option<HashSet<String>>,
 }
 
 impl Page {
@@ -66,6 +71,12 @@ impl Page {
     pub(crate) fn parse(result: &JsonText) -> Result<Self, String> {
         serde_json::from_str(result.as_str())
             .map_err(|_source| "its answer to tools/list has no list of Tools in it".to_owned())
+    }
+
+    /// Says which Tools the transport kept: over HTTP a Tool whose `x-mcp-header` annotations are against the protocol must not be used
+    /// (2026-07-28, Transports, "Standard headers"), and `rmcp` drops it.
+    pub(crate) fn kept(&mut self, names: impl Iterator<Item = String>) {
+        self.kept = Some(names.collect());
     }
 
     /// The cursor of the next page. An empty one is one (the protocol's pagination section says so); one that is no text is none.
@@ -140,7 +151,7 @@ impl<'c> Reader<'c> {
                 );
                 return false;
             }
-            match self.read(tool) {
+            match self.read(tool, page.kept.as_ref()) {
                 Ok(definition) => self.found.push(definition),
                 Err((name, sentence)) => self.withhold(name, sentence),
             }
@@ -161,7 +172,11 @@ impl<'c> Reader<'c> {
         }
     }
 
-    fn read(&self, raw: &RawValue) -> Result<ToolDefinition, (String, String)> {
+    fn read(
+        &self,
+        raw: &RawValue,
+        kept: Option<&HashSet<String>>,
+    ) -> Result<ToolDefinition, (String, String)> {
         let nameless = || format!("Tool {}", self.listed);
         let tool: RawTool = serde_json::from_str(raw.get())
             .ok()
@@ -187,6 +202,13 @@ impl<'c> Reader<'c> {
         }
         let schema = schema::read(tool.input_schema.as_deref(), self.config.schema_depth)
             .map_err(refused)?;
+        if raw.get().contains("\"x-mcp-header\"") && kept.is_some_and(|kept| !kept.contains(&name))
+        {
+            return Err(refused(
+                "Its inputSchema has x-mcp-header annotations that the protocol forbids."
+                    .to_owned(),
+            ));
+        }
         let description = tool
             .description
             .as_ref()
