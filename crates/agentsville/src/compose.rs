@@ -93,7 +93,7 @@ async fn put_together(
     store::migrate::<migrations::Migrator>(&store, migrations::SCHEMA)
         .await
         .map_err(Failure::precondition)?;
-    settings::vault(settings, &data_dir)?;
+    let vault = Arc::new(settings::vault(settings, &data_dir)?);
     let keeper = tool_registry::Config::from_settings(settings).map_err(Failure::precondition)?;
     let operator = OperatorToken::of(keeper.operator_token.clone(), settings, &data_dir)?;
     let coordination = foundations.coordination(&sections)?;
@@ -108,6 +108,9 @@ async fn put_together(
             let deps = tool_registry::Deps {
                 store: store.clone(),
                 clock: Arc::clone(clock),
+                vault: Arc::clone(&vault),
+                connector: connector.clone(),
+                signals: Arc::clone(&coordination.signals),
             };
             Ok(tool_registry::build(keeper, deps, lifecycle).await?)
         })

@@ -20,12 +20,15 @@ pub struct Config {
     pub providers: Vec<String>,
     /// NPCs that one Player may own.
     pub npcs_per_player: u64,
+    /// MCP Servers that one Player may own.
+    pub mcp_servers_per_player: u64,
 }
 
 /// The settings' section `limits`, as far as it is the registry's.
 #[derive(Debug, Deserialize)]
 struct Limits {
     npcs_per_player: u64,
+    mcp_servers_per_player: u64,
 }
 
 impl Config {
@@ -44,6 +47,7 @@ impl Config {
             operator_token: operator_token(settings)?,
             providers: providers.into_keys().collect(),
             npcs_per_player: limits.npcs_per_player,
+            mcp_servers_per_player: limits.mcp_servers_per_player,
         })
     }
 }

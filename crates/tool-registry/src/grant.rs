@@ -1,10 +1,11 @@
 //! Grants: what an NPC may use.
 
+mod wish;
+
 use std::collections::HashMap;
 
 use kernel::{
-    Act, Caller, GrantId, GrantKind, GrantWhat, NpcId, Timestamp, ToolName, decide,
-    limits::{GRANTS_PER_NPC, TOOLS_PER_SET},
+    Act, Caller, GrantId, GrantKind, GrantWhat, NpcId, Timestamp, decide, limits::GRANTS_PER_NPC,
 };
 use sea_orm::ConnectionTrait;
 use serde::{Serialize, Serializer};
@@ -14,10 +15,14 @@ use crate::{
     Error, Registry,
     audit::{self, Change},
     error::{Thing, allowed, shown},
+    mcp_server::McpServer,
     name::Reference,
     npc::Npc,
-    store::{Lock, grant, npc},
+    pin::Pin,
+    store::{Lock, grant, mcp_server, npc},
 };
+
+pub(crate) use wish::Wish;
 
 const DENIED: &str = "only the NPC's owner and the Operator may change its Grants";
 
@@ -36,6 +41,33 @@ pub(crate) struct Grant {
     pub(crate) tools: Vec<String>,
     #[serde(serialize_with = "audit::time")]
     pub(crate) created_at: Timestamp,
+    /// When the server's Tool definitions were pinned, if they are.
+    #[serde(
+        serialize_with = "audit::time_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub(crate) pinned_at: Option<Timestamp>,
+}
+
+impl Grant {
+    /// That it is taken away, for the audit log.
+    pub(crate) const fn removed(&self) -> Change<'_, Self> {
+        Change {
+            action: "grant.remove",
+            subject_kind: "grant",
+            subject_id: self.id.as_uuid(),
+            before: Some(self),
+            after: None,
+        }
+    }
+
+    /// The id of the server that it is to, if it is to one.
+    pub(crate) fn server_id(&self) -> Option<Uuid> {
+        match self.kind {
+            GrantKind::Mcp => self.target.parse().ok(),
+            GrantKind::Tool | GrantKind::Family | GrantKind::Npc => None,
+        }
+    }
 }
 
 #[expect(
@@ -54,55 +86,6 @@ pub(crate) struct NamedGrant {
     pub(crate) what: String,
 }
 
-/// What a request wants to grant, or to take away.
-#[derive(Debug, Clone)]
-pub(crate) struct Wish {
-    pub(crate) npc: String,
-    pub(crate) what: GrantWhat,
-    pub(crate) tools: Vec<String>,
-}
-
-impl Wish {
-    pub(crate) fn parse(npc: String, what: &str, tools: Vec<String>) -> Result<Self, Error> {
-        let what: GrantWhat = what
-            .parse()
-            .map_err(|error| Error::invalid("what", error))?;
-        Ok(Self {
-            npc,
-            tools: check_tools(what.kind(), tools)?,
-            what,
-        })
-    }
-}
-
-/// Only a server's Grant is narrowed to some of its Tools.
-fn check_tools(kind: GrantKind, tools: Vec<String>) -> Result<Vec<String>, Error> {
-    if kind != GrantKind::Mcp && !tools.is_empty() {
-        return Err(Error::invalid(
-            "tools",
-            format_args!(
-                "only an mcp: Grant can be narrowed to some Tools, and this one is {kind}:"
-            ),
-        ));
-    }
-    if tools.len() > TOOLS_PER_SET {
-        let count = tools.len();
-        return Err(Error::invalid(
-            "tools",
-            format_args!("{count} Tools are too many; at most {TOOLS_PER_SET} are allowed"),
-        ));
-    }
-    let mut checked: Vec<String> = Vec::with_capacity(tools.len());
-    for tool in tools {
-        tool.parse::<ToolName>()
-            .map_err(|error| Error::invalid("tools", error))?;
-        if !checked.contains(&tool) {
-            checked.push(tool);
-        }
-    }
-    Ok(checked)
-}
-
 impl Registry {
     /// Granting what is granted already changes nothing but its Tools.
     pub(crate) async fn add_grant(&self, caller: &Caller, wish: Wish) -> Result<NamedGrant, Error> {
@@ -115,8 +98,19 @@ impl Registry {
                     may_change(&caller, &npc, &wish.npc)?;
                     let target = registry.target(tx, &caller, &npc, &wish.what).await?;
                     let kind = wish.what.kind();
-                    if let Some(known) = grant::of_npc_to(tx, npc.id, kind, &target.id).await? {
+                    let lock = Lock::Exclusive;
+                    let known = grant::of_npc_to(tx, npc.id, kind, &target.id, lock).await?;
+                    if let Some(known) = known {
+                        let was_pinned = known.pinned_at.is_some();
+                        let same_tools = known.tools == wish.tools;
                         let grant = registry.narrow(tx, &caller, known, wish.tools).await?;
+                        // Pins are replaced with a new choice of Tools, or by accepting others: not by granting once more.
+                        let seen = if was_pinned && same_tools {
+                            Vec::new()
+                        } else {
+                            wish.seen
+                        };
+                        let grant = registry.pin_seen(tx, &caller, grant, &seen).await?;
                         return Ok(target.names(grant));
                     }
                     let count = grant::count(tx, npc.id).await?;
@@ -132,6 +126,7 @@ impl Registry {
                         target: target.id.clone(),
                         tools: wish.tools,
                         created_at: registry.clock.now(),
+                        pinned_at: None,
                     };
                     grant::insert(tx, &fresh).await?;
                     let change = Change {
@@ -142,6 +137,7 @@ impl Registry {
                         after: Some(&fresh),
                     };
                     registry.record(tx, &caller.label(), change).await?;
+                    let fresh = registry.pin_seen(tx, &caller, fresh, &wish.seen).await?;
                     Ok(target.names(fresh))
                 })
             })
@@ -189,7 +185,7 @@ impl Registry {
                     let hidden = || Error::not_found(Thing::Grant, &id);
                     let decision = decide(&caller, Act::ChangeGrants(npc.facts()));
                     allowed(decision, hidden, DENIED)?;
-                    let tools = check_tools(known.kind, tools)?;
+                    let tools = wish::check_tools(known.kind, tools)?;
                     let grant = registry.narrow(tx, &caller, known, tools).await?;
                     let mut named = registry.named(tx, &caller, vec![grant]).await?;
                     named.pop().ok_or_else(hidden)
@@ -211,7 +207,11 @@ impl Registry {
                     let target = match &wish.what {
                         GrantWhat::Tool(tool) => Some(tool.as_str().to_owned()),
                         GrantWhat::Family(family) => Some(family.as_str().to_owned()),
-                        GrantWhat::Mcp(_) => None,
+                        GrantWhat::Mcp(given) => {
+                            let reference = Reference::parse(given, "what")?;
+                            let server = mcp_server::find(tx, &reference, Lock::None).await?;
+                            server.map(|server| server.id.to_string())
+                        }
                         GrantWhat::Npc(given) => {
                             let reference = Reference::parse(given, "what")?;
                             let colleague = npc::find(tx, &reference, Lock::None).await?;
@@ -219,24 +219,18 @@ impl Registry {
                         }
                     };
                     let target = target.ok_or_else(missing)?;
-                    let gone = grant::of_npc_to(tx, npc.id, wish.what.kind(), &target).await?;
+                    let (kind, lock) = (wish.what.kind(), Lock::Exclusive);
+                    let gone = grant::of_npc_to(tx, npc.id, kind, &target, lock).await?;
                     let gone = gone.ok_or_else(missing)?;
                     grant::delete(tx, gone.id).await?;
-                    let change = Change {
-                        action: "grant.remove",
-                        subject_kind: "grant",
-                        subject_id: gone.id.as_uuid(),
-                        before: Some(&gone),
-                        after: None,
-                    };
-                    registry.record(tx, &caller.label(), change).await?;
+                    registry.record(tx, &caller.label(), gone.removed()).await?;
                     Ok(gone)
                 })
             })
             .await
     }
 
-    /// What is to be granted, as far as the caller can see it. A colleague is locked, so that it is not deleted meanwhile.
+    /// What is to be granted, as far as the caller can see it. A server or colleague is locked, so that it is not deleted meanwhile.
     async fn target(
         &self,
         tx: &store::Transaction,
@@ -247,7 +241,18 @@ impl Registry {
         match what {
             GrantWhat::Tool(tool) => Ok(Target::named(tool.as_str())),
             GrantWhat::Family(family) => Ok(Target::named(family.as_str())),
-            GrantWhat::Mcp(given) => Err(Error::not_found(Thing::McpServer, given)),
+            GrantWhat::Mcp(given) => {
+                let hidden = || Error::not_found(Thing::McpServer, given);
+                let reference = Reference::parse(given, "what")?;
+                let server = mcp_server::find(tx, &reference, Lock::Shared).await?;
+                let server = server.ok_or_else(hidden)?;
+                let decision = decide(caller, Act::SeeMcpServer(server.facts()));
+                allowed(decision, hidden, DENIED)?;
+                Ok(Target {
+                    id: server.id.to_string(),
+                    name: server.name,
+                })
+            }
             GrantWhat::Npc(given) => {
                 let hidden = || Error::not_found(Thing::Npc, given);
                 let reference = Reference::parse(given, "what")?;
@@ -264,6 +269,22 @@ impl Registry {
                 })
             }
         }
+    }
+
+    /// Pins what the granter saw, if anything.
+    async fn pin_seen(
+        &self,
+        tx: &store::Transaction,
+        caller: &Caller,
+        grant: Grant,
+        seen: &[Pin],
+    ) -> Result<Grant, Error> {
+        if seen.is_empty() {
+            return Ok(grant);
+        }
+        let actor = caller.label();
+        let pinned = self.pin(tx, &actor, "grant.pin", grant.clone(), seen);
+        Ok(pinned.await?.unwrap_or(grant))
     }
 
     /// Changes which Tools a Grant covers, if they are others.
@@ -313,7 +334,7 @@ impl Registry {
         Ok((found, npc))
     }
 
-    /// Puts names to targets. A colleague that the caller may not see is left out.
+    /// Puts names to targets. A server or colleague that the caller may not see is left out.
     async fn named(
         &self,
         db: &impl ConnectionTrait,
@@ -321,9 +342,15 @@ impl Registry {
         grants: Vec<Grant>,
     ) -> Result<Vec<NamedGrant>, Error> {
         let colleagues = self.colleagues(db, &grants).await?;
+        let servers = self.servers(db, &grants).await?;
         let named = grants.into_iter().filter_map(|grant| {
             let name = match grant.kind {
-                GrantKind::Tool | GrantKind::Family | GrantKind::Mcp => grant.target.clone(),
+                GrantKind::Tool | GrantKind::Family => grant.target.clone(),
+                GrantKind::Mcp => {
+                    let server = servers.get(&grant.target)?;
+                    let decision = decide(caller, Act::SeeMcpServer(server.facts()));
+                    decision.allows().then(|| server.name.clone())?
+                }
                 GrantKind::Npc => {
                     let colleague = colleagues.get(&grant.target)?;
                     let decision = decide(caller, Act::SeeNpc(colleague.facts()));
@@ -334,6 +361,19 @@ impl Registry {
             Some(NamedGrant { grant, what })
         });
         Ok(named.collect())
+    }
+
+    /// The servers among the targets, by the target's text.
+    pub(crate) async fn servers(
+        &self,
+        db: &impl ConnectionTrait,
+        grants: &[Grant],
+    ) -> Result<HashMap<String, McpServer>, Error> {
+        let servers = mcp_server::all(db, grants.iter().filter_map(Grant::server_id)).await?;
+        Ok(servers
+            .into_iter()
+            .map(|server| (server.id.to_string(), server))
+            .collect())
     }
 
     /// The colleagues among the targets, by the target's text.

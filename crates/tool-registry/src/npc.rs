@@ -303,14 +303,9 @@ impl Registry {
                     let target = gone.id.to_string();
                     for other in grant::to_target(tx, GrantKind::Npc, &target).await? {
                         grant::delete(tx, other.id).await?;
-                        let change = Change {
-                            action: "grant.remove",
-                            subject_kind: "grant",
-                            subject_id: other.id.as_uuid(),
-                            before: Some(&other),
-                            after: None,
-                        };
-                        registry.record(tx, &caller.label(), change).await?;
+                        registry
+                            .record(tx, &caller.label(), other.removed())
+                            .await?;
                     }
                     npc::delete(tx, gone.id).await?;
                     let before = Deleted {

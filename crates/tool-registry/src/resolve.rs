@@ -7,9 +7,11 @@ use crate::{
     Error, Registry,
     error::{Thing, allowed},
     grant::Grant,
+    mcp_server::McpServer,
     name::Reference,
     npc::Npc,
-    store::{Lock, grant, npc, player},
+    pin::Pin,
+    store::{Lock, grant, npc, pin, player},
 };
 
 const DENIED: &str = "only turn-orchestrator resolves NPCs, for the Player whose turn it is";
@@ -29,15 +31,38 @@ pub(crate) struct ResolvedGrant {
 }
 
 /// What a turn must know of a target.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug)]
 pub(crate) enum ResolvedTarget {
     Tool(String),
     Family(String),
+    McpServer(Box<ResolvedServer>),
     Colleague {
         name: String,
         slug: String,
         id: String,
     },
+}
+
+/// A server, and what of it was pinned.
+#[derive(Debug)]
+pub(crate) struct ResolvedServer {
+    pub(crate) server: McpServer,
+    /// Those of the Tools that the Grant covers, by name.
+    pub(crate) pins: Vec<Pin>,
+}
+
+impl ResolvedGrant {
+    /// Grants come by kind, and then by name.
+    fn order(&self) -> (GrantKind, &str, &str) {
+        let kind = self.grant.kind;
+        match &self.target {
+            ResolvedTarget::Tool(name) | ResolvedTarget::Family(name) => (kind, name, ""),
+            ResolvedTarget::McpServer(resolved) => {
+                (kind, &resolved.server.name, &self.grant.target)
+            }
+            ResolvedTarget::Colleague { name, id, .. } => (kind, name, id),
+        }
+    }
 }
 
 impl Registry {
@@ -58,13 +83,29 @@ impl Registry {
         allowed(decision, hidden, DENIED)?;
         let grants = grant::of_npc(&snapshot, npc.id).await?;
         let colleagues = self.colleagues(&snapshot, &grants).await?;
+        let servers = self.servers(&snapshot, &grants).await?;
+        let usable =
+            |server: &McpServer| decide(&turn_of, Act::UseMcpServer(server.facts())).allows();
+        let to_servers = grants.iter().filter(|grant| {
+            let server = servers.get(&grant.target);
+            grant.kind == GrantKind::Mcp && server.is_some_and(usable)
+        });
+        let mut pins = pin::of_grants(&snapshot, to_servers.map(|grant| grant.id)).await?;
         let mut grants: Vec<ResolvedGrant> = grants
             .into_iter()
             .filter_map(|grant| {
                 let target = match grant.kind {
                     GrantKind::Tool => ResolvedTarget::Tool(grant.target.clone()),
                     GrantKind::Family => ResolvedTarget::Family(grant.target.clone()),
-                    GrantKind::Mcp => return None,
+                    GrantKind::Mcp => {
+                        let server = servers.get(&grant.target).filter(|server| usable(server))?;
+                        let mut pins = pins.remove(&grant.id).unwrap_or_default();
+                        pins.retain(|pin| {
+                            grant.tools.is_empty() || grant.tools.contains(&pin.tool)
+                        });
+                        let server = server.clone();
+                        ResolvedTarget::McpServer(Box::new(ResolvedServer { server, pins }))
+                    }
                     GrantKind::Npc => {
                         let colleague = colleagues.get(&grant.target)?;
                         let decision = decide(&turn_of, Act::TalkToNpc(colleague.facts()));
@@ -78,7 +119,7 @@ impl Registry {
                 Some(ResolvedGrant { grant, target })
             })
             .collect();
-        grants.sort_by(|a, b| a.target.cmp(&b.target));
+        grants.sort_by(|a, b| a.order().cmp(&b.order()));
         Ok(Resolved { npc, grants })
     }
 

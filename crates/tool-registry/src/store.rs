@@ -5,7 +5,9 @@
 
 pub(crate) mod audit;
 pub(crate) mod grant;
+pub(crate) mod mcp_server;
 pub(crate) mod npc;
+pub(crate) mod pin;
 pub(crate) mod player;
 
 use kernel::JsonText;

@@ -5,7 +5,7 @@ use kernel::{Caller, PlayerId, nearest};
 use crate::{
     Error, Registry,
     error::Thing,
-    store::{npc, player},
+    store::{mcp_server, npc, player},
 };
 
 impl Registry {
@@ -39,6 +39,9 @@ impl Registry {
         let db = self.store.reader();
         let seen_by: Option<PlayerId> = match (what, caller) {
             (Thing::Player, Caller::Operator(_)) => return Ok(player::names(db).await?),
+            (Thing::McpServer, Caller::Operator(player) | Caller::Player(player)) => {
+                return Ok(mcp_server::names(db, *player).await?);
+            }
             (Thing::Npc, Caller::Operator(_)) => None,
             (Thing::Npc, Caller::Player(player)) => Some(*player),
             (Thing::Npc, Caller::Service { .. }) => match self.turn_of(db, caller).await? {

@@ -45,10 +45,24 @@ impl RealVillage {
                 operator_token: Secret::new(OPERATOR_TOKEN),
                 providers: vec!["openai".to_owned()],
                 npcs_per_player: 100,
+                mcp_servers_per_player: 50,
             },
             tool_registry::Deps {
                 store: database.store(),
                 clock: Arc::clone(&clock),
+                vault: Arc::new(vault::Vault::new(&Secret::new(OPERATOR_TOKEN)).unwrap()),
+                connector: outbound::Connector::new(
+                    &outbound::Config::default(),
+                    lifecycle.tracker().clone(),
+                )
+                .unwrap(),
+                signals: coordination::connect(
+                    &coordination::Config::in_process(),
+                    lifecycle.tracker(),
+                    &lifecycle.hard(),
+                )
+                .unwrap()
+                .signals,
             },
             &lifecycle,
         )

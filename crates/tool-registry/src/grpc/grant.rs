@@ -25,7 +25,12 @@ impl GrantService for Grants {
     ) -> Result<Response<AddGrantResponse>, Status> {
         let caller = runtime::caller(&request)?;
         let request = request.into_inner();
-        let wish = Wish::parse(request.npc, &request.what, request.tools)?;
+        let wish = Wish::parse(
+            request.npc,
+            &request.what,
+            request.tools,
+            super::mcp_server::pins("seen", request.seen)?,
+        )?;
         let result = self.0.add_grant(&caller, wish).await;
         let grant = self.0.suggesting(&caller, result).await?;
         Ok(Response::new(AddGrantResponse {
@@ -80,7 +85,7 @@ impl GrantService for Grants {
     ) -> Result<Response<RemoveGrantResponse>, Status> {
         let caller = runtime::caller(&request)?;
         let request = request.into_inner();
-        let wish = Wish::parse(request.npc, &request.what, Vec::new())?;
+        let wish = Wish::parse(request.npc, &request.what, Vec::new(), Vec::new())?;
         let result = self.0.remove_grant(&caller, wish).await;
         let grant = self.0.suggesting(&caller, result).await?;
         Ok(Response::new(RemoveGrantResponse {
@@ -106,6 +111,6 @@ fn render(named: NamedGrant) -> WireGrant {
         what,
         tools: grant.tools,
         created_at_micros: grant.created_at.as_micros(),
-        pinned: false,
+        pinned: grant.pinned_at.is_some(),
     }
 }

@@ -8,7 +8,7 @@ use proto::registry::v1::{
 };
 use tonic::{Request, Response, Status};
 
-use super::count;
+use super::{count, unknown};
 use crate::{
     Error, Registry,
     npc::{Fields, Npc, SandboxNetwork, SandboxScope},
@@ -130,13 +130,6 @@ fn network(value: i32) -> Result<Option<SandboxNetwork>, Error> {
         Ok(WireNetwork::Web) => Ok(Some(SandboxNetwork::Web)),
         Err(_unknown) => Err(unknown("sandbox_network", value)),
     }
-}
-
-fn unknown(field: &'static str, value: i32) -> Error {
-    Error::invalid(
-        field,
-        format_args!("this release does not know the value {value}"),
-    )
 }
 
 pub(super) fn render(npc: Npc) -> WireNpc {

@@ -3,15 +3,16 @@
 use kernel::Secret;
 use proto::registry::v1::{
     AuthenticatePlayerRequest, AuthenticatePlayerResponse, BuiltinToolTarget, ColleagueTarget,
-    FamilyTarget, ResolveNpcRequest, ResolveNpcResponse, ResolvedGrant as WireGrant,
-    resolution_service_server::ResolutionService, resolved_grant::Target,
+    FamilyTarget, McpServerTarget, ResolveNpcRequest, ResolveNpcResponse,
+    ResolvedGrant as WireGrant, resolution_service_server::ResolutionService,
+    resolved_grant::Target,
 };
 use tonic::{Request, Response, Status};
 
-use super::{npc, player};
+use super::{count, mcp_server, npc, player};
 use crate::{
     Registry,
-    resolve::{ResolvedGrant, ResolvedTarget},
+    resolve::{ResolvedGrant, ResolvedServer, ResolvedTarget},
 };
 
 #[derive(Debug)]
@@ -47,9 +48,24 @@ impl ResolutionService for Resolution {
 }
 
 fn render(resolved: ResolvedGrant) -> WireGrant {
-    let target = match resolved.target {
+    let ResolvedGrant { grant, target } = resolved;
+    let target = match target {
         ResolvedTarget::Tool(name) => Target::Tool(BuiltinToolTarget { name }),
         ResolvedTarget::Family(name) => Target::Family(FamilyTarget { name }),
+        ResolvedTarget::McpServer(resolved) => {
+            let ResolvedServer { server, pins } = *resolved;
+            Target::McpServer(McpServerTarget {
+                server_id: server.id.to_string(),
+                name: server.name,
+                slug: server.slug,
+                generation: count(server.generation),
+                enabled: server.enabled,
+                tools: grant.tools,
+                pinning: mcp_server::render_pinning(server.pinning).into(),
+                pinned: grant.pinned_at.is_some(),
+                pins: pins.into_iter().map(mcp_server::render_pin).collect(),
+            })
+        }
         ResolvedTarget::Colleague { name, slug, id } => Target::Colleague(ColleagueTarget {
             npc_id: id,
             name,
@@ -57,7 +73,7 @@ fn render(resolved: ResolvedGrant) -> WireGrant {
         }),
     };
     WireGrant {
-        grant_id: resolved.grant.id.to_string(),
+        grant_id: grant.id.to_string(),
         target: Some(target),
     }
 }

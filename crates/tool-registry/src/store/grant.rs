@@ -19,6 +19,7 @@ pub(crate) struct Model {
     pub(crate) target: Text,
     pub(crate) tools: Option<Json>,
     pub(crate) created_at: Micros,
+    pub(crate) pinned_at: Option<Micros>,
 }
 
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
@@ -35,6 +36,7 @@ impl From<&Grant> for Model {
             target: grant.target.as_str().into(),
             tools: (!grant.tools.is_empty()).then(|| stored_list(&grant.tools)),
             created_at: grant.created_at.into(),
+            pinned_at: grant.pinned_at.map(Micros::from),
         }
     }
 }
@@ -58,6 +60,7 @@ impl TryFrom<Model> for Grant {
             kind,
             tools: tools.map_err(|_source| damaged())?.unwrap_or_default(),
             created_at: row.created_at.timestamp(),
+            pinned_at: row.pinned_at.map(Micros::timestamp),
             target: row.target.into_string(),
         })
     }
@@ -77,13 +80,13 @@ pub(crate) async fn of_npc_to(
     npc: NpcId,
     kind: GrantKind,
     target: &str,
+    lock: Lock,
 ) -> Result<Option<Grant>, Error> {
-    let row = Entity::find()
+    let select = Entity::find()
         .filter(Column::NpcId.eq(npc.as_uuid()))
         .filter(Column::Kind.eq(kind.as_str()))
-        .filter(Column::Target.eq(target))
-        .one(db)
-        .await?;
+        .filter(Column::Target.eq(target));
+    let row = lock.on(select).one(db).await?;
     row.map(Grant::try_from).transpose()
 }
 
@@ -129,6 +132,20 @@ pub(crate) async fn insert(db: &impl ConnectionTrait, grant: &Grant) -> Result<(
 pub(crate) async fn update(db: &impl ConnectionTrait, grant: &Grant) -> Result<(), DbErr> {
     let row = Model::from(grant).into_active_model().reset_all();
     row.update(db).await?;
+    Ok(())
+}
+
+/// Says since when definitions are pinned.
+pub(crate) async fn set_pinned(
+    db: &impl ConnectionTrait,
+    id: GrantId,
+    at: Micros,
+) -> Result<(), DbErr> {
+    Entity::update_many()
+        .col_expr(Column::PinnedAt, Expr::value(at))
+        .filter(Column::Id.eq(id.as_uuid()))
+        .exec(db)
+        .await?;
     Ok(())
 }
 

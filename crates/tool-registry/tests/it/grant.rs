@@ -63,7 +63,7 @@ on_every_database! {
         let setup = Setup::new(store).await;
         setup.npc(&setup.owner, "Keeper").await;
         let grant = setup.add(&setup.owner, "Keeper", "family:memory").await.expect("a Grant");
-        let request = AddGrantRequest { npc: "Keeper".to_owned(), what: "family:memory".to_owned(), tools: vec!["recall".to_owned()] };
+        let request = AddGrantRequest { npc: "Keeper".to_owned(), what: "family:memory".to_owned(), tools: vec!["recall".to_owned()], ..AddGrantRequest::default() };
         let problem = refused(setup.grants(&setup.owner).add_grant(request).await);
         assert_eq!(problem.field.as_deref(), Some("tools"));
         let request = UpdateGrantRequest { grant_id: grant.id, tools: vec!["recall".to_owned()] };

@@ -9,7 +9,12 @@
 mod audit;
 mod authorization;
 mod grant;
+mod mcp_abuse;
+mod mcp_authorization;
+mod mcp_resolution;
+mod mcp_server;
 mod npc;
+mod pin;
 mod player;
 mod process;
 mod resolution;

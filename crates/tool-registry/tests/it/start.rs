@@ -5,16 +5,19 @@ use std::sync::Arc;
 use kernel::ErrorCode;
 use runtime::Lifecycle;
 use store::Store;
-use testkit::{clock::ManualClock, on_every_database};
+use testkit::{clock::ManualClock, dns::ScriptedDns, on_every_database};
 use tool_registry::{Config, Deps, Error, build};
 
-use crate::support::{OPERATOR_TOKEN, Setup, config};
+use crate::support::{OPERATOR_TOKEN, ROOT_SECRET, Setup, config, connector, coordination, vault};
 
 async fn start(store: &Store, config: Config) -> Result<Lifecycle, Error> {
     let lifecycle = Lifecycle::new();
     let deps = Deps {
         store: store.clone(),
         clock: Arc::new(ManualClock::default()),
+        vault: vault(ROOT_SECRET),
+        connector: connector(&ScriptedDns::start().await, &[]),
+        signals: coordination().signals,
     };
     build(config, deps, &lifecycle).await?;
     Ok(lifecycle)

@@ -2,11 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
+use coordination::{Coordination, Signal, SignalStream};
+use futures::{FutureExt as _, StreamExt as _};
 use kernel::{Caller, ErrorCode, NpcId, PlayerId, Secret, ServiceName};
 use proto::registry::v1::{
-    AddGrantRequest, AuthenticatePlayerRequest, CreateNpcRequest, CreatePlayerRequest, Grant,
-    ListAuditRowsRequest, Npc, audit_service_client::AuditServiceClient,
-    grant_service_client::GrantServiceClient, npc_service_client::NpcServiceClient,
+    AddGrantRequest, AuthenticatePlayerRequest, CreateMcpServerRequest, CreateNpcRequest,
+    CreatePlayerRequest, Grant, ListAuditRowsRequest, McpServer, McpTransport, NamedSecret, Npc,
+    audit_service_client::AuditServiceClient, grant_service_client::GrantServiceClient,
+    mcp_server_resolution_service_client::McpServerResolutionServiceClient,
+    mcp_server_service_client::McpServerServiceClient, npc_service_client::NpcServiceClient,
     player_service_client::PlayerServiceClient, resolution_service_client::ResolutionServiceClient,
 };
 use runtime::{
@@ -14,21 +18,51 @@ use runtime::{
     status::{Problem, problem},
     token::Village,
 };
+use sea_orm::ConnectionTrait as _;
 use store::Store;
-use testkit::clock::ManualClock;
+use testkit::{clock::ManualClock, dns::ScriptedDns};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::{Response, Status};
 use tool_registry::{Config, Deps, Error, build};
+use vault::Vault;
 
 pub(crate) const OPERATOR_TOKEN: &str = "an operator token of 32 bytes...";
 /// NPCs that one Player may own here.
 pub(crate) const NPCS: u64 = 4;
+/// MCP Servers that one Player may own here.
+pub(crate) const SERVERS: u64 = 8;
+/// The root secret, unless a test has another.
+pub(crate) const ROOT_SECRET: &str = "a root secret of 32 bytes, at least";
+/// A name that DNS answers with a public address.
+pub(crate) const HOST: &str = "mcp.example.com";
 
 pub(crate) fn config(operator_token: &str) -> Config {
     Config {
         operator_token: Secret::new(operator_token),
         providers: vec!["anthropic".to_owned(), "openai".to_owned()],
         npcs_per_player: NPCS,
+        mcp_servers_per_player: SERVERS,
     }
+}
+
+/// The vault under a root secret.
+pub(crate) fn vault(secret: &str) -> Arc<Vault> {
+    Arc::new(Vault::new(&Secret::new(secret)).expect("a vault"))
+}
+
+/// Signals inside this process.
+pub(crate) fn coordination() -> Coordination {
+    let config = coordination::Config::in_process();
+    coordination::connect(&config, &TaskTracker::new(), &CancellationToken::new())
+        .expect("signals in process")
+}
+
+/// A way out that asks this DNS server, with these exemptions from the guard.
+pub(crate) fn connector(dns: &ScriptedDns, allow: &[&str]) -> outbound::Connector {
+    runtime::process::install_crypto();
+    let config = serde_json::json!({ "nameserver": dns.address().to_string(), "allow": allow });
+    let config: outbound::Config = serde_json::from_value(config).expect("settings");
+    outbound::Connector::new(&config, TaskTracker::new()).expect("a connector")
 }
 
 /// A registry with an Operator and two Players.
@@ -38,28 +72,60 @@ pub(crate) struct Setup {
     pub(crate) other: Caller,
     pub(crate) store: Store,
     pub(crate) clock: Arc<ManualClock>,
+    pub(crate) dns: ScriptedDns,
+    pub(crate) coordination: Coordination,
     service: GrpcService,
     village: Village,
 }
 
 impl Setup {
     pub(crate) async fn new(store: Store) -> Self {
-        let clock = Arc::new(ManualClock::default());
-        let mut setup = Self::empty(store, clock)
-            .await
-            .expect("the registry is built");
-        setup.operator =
-            Caller::Operator(setup.holder(OPERATOR_TOKEN).await.expect("the Operator"));
+        Self::exempting(store, &[]).await
+    }
+
+    /// With exemptions from the guard.
+    pub(crate) async fn exempting(store: Store, allow: &[&str]) -> Self {
+        let mut setup = Self::under(store, ROOT_SECRET, allow).await;
         setup.owner = setup.new_player("Ada").await.0;
         setup.other = setup.new_player("Ben").await.0;
         setup
     }
 
-    async fn empty(store: Store, clock: Arc<ManualClock>) -> Result<Self, Error> {
+    /// The same database under another root secret. It has the Operator, and whoever `like` has.
+    pub(crate) async fn rotated(like: &Self, secret: &str) -> Self {
+        let mut setup = Self::under(like.store.clone(), secret, &[]).await;
+        setup.owner = like.owner.clone();
+        setup.other = like.other.clone();
+        setup
+    }
+
+    async fn under(store: Store, secret: &str, allow: &[&str]) -> Self {
+        let clock = Arc::new(ManualClock::default());
+        let dns = ScriptedDns::start().await;
+        dns.host(HOST, &["93.184.216.34"]);
+        let mut setup = Self::empty(store, clock, dns, secret, allow)
+            .await
+            .expect("the registry is built");
+        setup.operator =
+            Caller::Operator(setup.holder(OPERATOR_TOKEN).await.expect("the Operator"));
+        setup
+    }
+
+    async fn empty(
+        store: Store,
+        clock: Arc<ManualClock>,
+        dns: ScriptedDns,
+        secret: &str,
+        allow: &[&str],
+    ) -> Result<Self, Error> {
         let village = Village::generate(&(Arc::clone(&clock) as _)).expect("keys");
+        let coordination = coordination();
         let deps = Deps {
             store: store.clone(),
             clock: Arc::clone(&clock) as _,
+            vault: vault(secret),
+            connector: connector(&dns, allow),
+            signals: Arc::clone(&coordination.signals),
         };
         let server = build(config(OPERATOR_TOKEN), deps, &Lifecycle::new()).await?;
         let nobody = Caller::Player(PlayerId::mint(&*clock));
@@ -74,6 +140,8 @@ impl Setup {
             }),
             village,
             clock,
+            dns,
+            coordination,
         })
     }
 
@@ -96,6 +164,32 @@ impl Setup {
 
     pub(crate) fn grants(&self, caller: &Caller) -> GrantServiceClient<CallerChannel> {
         GrantServiceClient::new(self.channel(caller))
+    }
+
+    pub(crate) fn servers(&self, caller: &Caller) -> McpServerServiceClient<CallerChannel> {
+        McpServerServiceClient::new(self.channel(caller))
+    }
+
+    pub(crate) fn mcp_resolution(
+        &self,
+        caller: &Caller,
+    ) -> McpServerResolutionServiceClient<CallerChannel> {
+        McpServerResolutionServiceClient::new(self.channel(caller))
+    }
+
+    /// What is announced of MCP Servers from now on.
+    pub(crate) async fn announcements(&self) -> Announcements {
+        Announcements(self.coordination.signals.subscribe("mcp-servers").await)
+    }
+
+    pub(crate) async fn server(
+        &self,
+        owner: &Caller,
+        request: CreateMcpServerRequest,
+    ) -> McpServer {
+        let created = self.servers(owner).create_mcp_server(request).await;
+        let server = created.expect("an MCP Server").into_inner().server;
+        server.expect("an MCP Server")
     }
 
     pub(crate) fn players(&self, caller: &Caller) -> PlayerServiceClient<CallerChannel> {
@@ -169,11 +263,19 @@ impl Setup {
         let request = AddGrantRequest {
             npc: npc.to_owned(),
             what: what.to_owned(),
-            tools: Vec::new(),
+            ..AddGrantRequest::default()
         };
         let added = self.grants(caller).add_grant(request).await;
         let added = added.map_err(|status| problem(&status))?;
         Ok(added.into_inner().grant.expect("a Grant"))
+    }
+
+    /// How many rows a query finds.
+    pub(crate) async fn rows(&self, query: &str) -> usize {
+        let backend = self.store.reader().get_database_backend();
+        let query = sea_orm::Statement::from_string(backend, query);
+        let rows = self.store.reader().query_all_raw(query).await;
+        rows.expect("rows").len()
     }
 
     /// What was done, newest first: action and actor.
@@ -189,6 +291,62 @@ impl Setup {
             .map(|row| (row.action, row.actor))
             .collect()
     }
+}
+
+/// Announcements that were made and not read.
+pub(crate) struct Announcements(SignalStream);
+
+impl Announcements {
+    /// All that came so far, as JSON.
+    pub(crate) fn so_far(&mut self) -> Vec<serde_json::Value> {
+        let mut all = Vec::new();
+        while let Some(Some(signal)) = self.0.next().now_or_never() {
+            match signal {
+                Signal::Message(payload) => {
+                    all.push(serde_json::from_slice(&payload).expect("JSON"));
+                }
+                Signal::Missed => all.push("missed".into()),
+            }
+        }
+        all
+    }
+}
+
+/// A server over HTTP.
+pub(crate) fn http(name: &str) -> CreateMcpServerRequest {
+    CreateMcpServerRequest {
+        name: name.to_owned(),
+        transport: McpTransport::Http.into(),
+        url: format!("https://{HOST}/mcp"),
+        ..CreateMcpServerRequest::default()
+    }
+}
+
+/// A private one.
+pub(crate) fn private_http(name: &str) -> CreateMcpServerRequest {
+    CreateMcpServerRequest {
+        private: true,
+        ..http(name)
+    }
+}
+
+/// A command.
+pub(crate) fn stdio(name: &str) -> CreateMcpServerRequest {
+    CreateMcpServerRequest {
+        name: name.to_owned(),
+        transport: McpTransport::Stdio.into(),
+        command: "npx".to_owned(),
+        arguments: vec!["-y".to_owned(), "server".to_owned()],
+        ..CreateMcpServerRequest::default()
+    }
+}
+
+/// One secret.
+pub(crate) fn secret(name: &str, value: &str) -> Vec<NamedSecret> {
+    vec![NamedSecret {
+        name: name.to_owned(),
+        value: value.to_owned(),
+    }]
 }
 
 pub(crate) fn service(name: ServiceName, player: Option<PlayerId>) -> Caller {

@@ -122,10 +122,15 @@ impl Village {
             // The second is known to the registry alone.
             providers: vec!["scripted".to_owned(), "scriptd".to_owned()],
             npcs_per_player: 100,
+            mcp_servers_per_player: 50,
         };
         let deps = tool_registry::Deps {
             store: store.clone(),
             clock: Arc::clone(&dynamic),
+            vault: Arc::new(vault::Vault::new(&Secret::new(OPERATOR_TOKEN)).unwrap()),
+            connector: outbound::Connector::new(&outbound::Config::default(), TaskTracker::new())
+                .unwrap(),
+            signals: Arc::clone(&coordination.signals),
         };
         let registry = tool_registry::build(config, deps, &Lifecycle::new())
             .await
