@@ -22,8 +22,9 @@ pub(crate) use record::Record;
 
 /// The longest wait for the last traces to leave.
 const FLUSH: Duration = Duration::from_secs(5);
-/// Says of each migration that it begins and ends; `store` says in one line what came of them.
-const CHATTER: &str = "sea_orm_migration=warn";
+/// The first says of each migration that it begins and ends; `store` says in one line what came of them. The second tells what MCP Servers
+/// say, and the names of sessions with them; the gateway tells of connections and calls in events.
+const CHATTER: &str = "sea_orm_migration=warn,rmcp=error";
 /// What works under the exporter: its own spans would make more spans.
 const UNDER_THE_EXPORTER: [&str; 5] = ["h2", "hyper", "tonic", "tower", "opentelemetry"];
 
