@@ -42,10 +42,15 @@ pub(crate) struct Unpinned {
 }
 
 impl Unpinned {
-    /// The definitions as they are pinned.
+    /// The definitions as they are pinned, each Tool once.
     pub(crate) fn pins(&self) -> Vec<ToolPin> {
-        self.tools
+        let tools: BTreeMap<&str, &ListedTool> = self
+            .tools
             .iter()
+            .map(|tool| (tool.name.as_str(), tool))
+            .collect();
+        tools
+            .into_values()
             .map(|tool| ToolPin {
                 tool_name: tool.name.clone(),
                 definition_hash: tool.hash.clone(),

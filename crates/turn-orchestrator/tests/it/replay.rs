@@ -122,12 +122,14 @@ impl Replay {
                 call.state = ToolCallState::Ended.into();
                 call.outcome = Outcome::Ok.into();
                 call.output_json = output.output_json;
+                call.media = output.media;
             }
             Event::ToolFailed(failed) => {
                 let call = self.call(&failed.call_id, ToolCallState::Running);
                 call.state = ToolCallState::Ended.into();
                 call.outcome = failed.outcome;
                 call.sentence = failed.sentence;
+                call.media = failed.media;
             }
             Event::TurnEnded(ended) => self.ended = Some(ended),
         }

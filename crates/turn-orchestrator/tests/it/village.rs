@@ -47,7 +47,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::{Request, Response, Status};
 use turn_orchestrator::{Config, Deps};
 
-use crate::replay::{Replay, timeless};
+use crate::{
+    gateway::{self, Gateway},
+    replay::{Replay, timeless},
+};
 
 /// The Operator's token in the registry of a test.
 const OPERATOR_TOKEN: &str = "the-operator's-token-of-this-test";
@@ -67,6 +70,7 @@ type Hook = Arc<dyn Fn() -> futures::future::BoxFuture<'static, ()> + Send + Syn
 pub(crate) struct Village {
     pub(crate) provider: ScriptedProvider,
     pub(crate) fetch: Arc<Fetch>,
+    pub(crate) gateway: Arc<Gateway>,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) store: Store,
@@ -85,6 +89,7 @@ pub(crate) struct Setup {
     pub(crate) config: Config,
     pub(crate) wire: Wire,
     pub(crate) has_fetch: bool,
+    pub(crate) has_gateway: bool,
     pub(crate) coordination: coordination::Config,
 }
 
@@ -97,6 +102,7 @@ impl Default for Setup {
             },
             wire: Wire::ChatCompletions,
             has_fetch: true,
+            has_gateway: true,
             coordination: coordination::Config::in_process(),
         }
     }
@@ -112,6 +118,7 @@ impl Village {
         let clock = Arc::new(ManualClock::default());
         let provider = ScriptedProvider::start(setup.wire).await;
         let fetch = Arc::new(Fetch::default());
+        let gateway = Arc::new(Gateway::default());
         let dynamic: Arc<dyn Clock> = Arc::clone(&clock) as Arc<dyn Clock>;
         let keys = Arc::new(token::Village::generate(&dynamic).unwrap());
         let ended = CancellationToken::new();
@@ -141,12 +148,13 @@ impl Village {
             &coordination,
             &clock,
             &keys,
-            (&registry, &fetch),
+            (&registry, &fetch, &gateway),
             (&provider, &setup),
         );
         let mut village = Self {
             provider,
             fetch,
+            gateway,
             lifecycle,
             store,
             coordination,
@@ -184,7 +192,7 @@ impl Village {
     }
 
     /// The registry, as somebody calls it.
-    fn registry(&self, caller: &Caller) -> CallerChannel {
+    pub(crate) fn registry(&self, caller: &Caller) -> CallerChannel {
         let transport = Transport::in_process(&self.registry);
         Peer::new(
             transport,
@@ -230,7 +238,7 @@ impl Village {
             &self.coordination,
             &self.clock,
             &self.keys,
-            (&self.registry, &self.fetch),
+            (&self.registry, &self.fetch, &self.gateway),
             (&self.provider, setup),
         )
     }
@@ -479,7 +487,7 @@ fn orchestrator(
     coordination: &Coordination,
     clock: &Arc<ManualClock>,
     keys: &token::Village,
-    (registry, fetch): (&GrpcService, &Arc<Fetch>),
+    (registry, fetch, gateway): (&GrpcService, &Arc<Fetch>, &Arc<Gateway>),
     (provider, setup): (&ScriptedProvider, &Setup),
 ) -> (Peer, Lifecycle) {
     let layers = layers(keys);
@@ -505,7 +513,9 @@ fn orchestrator(
                 ServiceName::TurnOrchestrator,
             )
         }),
-        gateway: None,
+        gateway: setup
+            .has_gateway
+            .then(|| peer(gateway::server(gateway), ServiceName::TurnOrchestrator)),
         clock: Arc::clone(clock) as Arc<dyn Clock>,
     };
     let server = turn_orchestrator::build(setup.config.clone(), deps, &lifecycle).unwrap();
