@@ -28,10 +28,11 @@ run *args:
 demo *args:
     cargo run --release -- demo {{ args }}
 
-# A benchmark, by name: turn, fetch. `--quick` runs one round.
+# A benchmark, by name: turn, fetch, mcp. `--quick` runs one round.
 bench name *args:
-    cargo build --release --package agentsville --package fetch-proxy --package testkit --bins
+    cargo build --release --package agentsville --package fetch-proxy --package mcp-gateway --package testkit --package tool-registry --bins
     [ {{ name }} != fetch ] || scripts/setup-fetch-peer
+    [ {{ name }} != mcp ] || scripts/setup-mcp-peers
     cargo bench --package e2e --bench {{ name }} -- {{ args }}
 
 # All IPv4 addresses, each in three spellings, and 100,000,000 IPv6 addresses: the guard against an oracle of another make.
