@@ -10,7 +10,7 @@ use store::{Engine, Error, Store};
 use testkit::on_every_database;
 
 /// Every table of ours, with its columns in order; `?` marks those that may be null.
-const TABLES: [(&str, &str); 8] = [
+const TABLES: [(&str, &str); 11] = [
     (
         "audit",
         "id at actor action subject_kind subject_id before? after?",
@@ -19,7 +19,18 @@ const TABLES: [(&str, &str); 8] = [
         "conversations",
         "id player_id npc_id client_id title? active_turn_id? created_at updated_at",
     ),
-    ("grants", "id npc_id kind target tools? created_at"),
+    (
+        "grants",
+        "id npc_id kind target tools? created_at pinned_at?",
+    ),
+    (
+        "mcp_servers",
+        "id owner name slug transport url query_names sealed_url? command arguments working_directory header_names sealed_headers? environment_names sealed_environment? private enabled pinning era? preset last_test? generation credentials_generation created_at updated_at",
+    ),
+    (
+        "media",
+        "id message_id call_id position kind media_type bytes data created_at",
+    ),
     (
         "messages",
         "id conversation_id client_id revision role parent_id? replaced_by? turn_id? status metadata? created_at",
@@ -35,6 +46,10 @@ const TABLES: [(&str, &str); 8] = [
     (
         "players",
         "id name slug kind token_hash? created_at revoked_at?",
+    ),
+    (
+        "tool_pins",
+        "grant_id tool_name definition_hash definition?",
     ),
     (
         "turns",
@@ -93,6 +108,27 @@ fn grant(id: &str) -> String {
     )
 }
 
+fn server(id: &str, owner: &str, slug: &str) -> String {
+    format!(
+        "INSERT INTO mcp_servers (id, owner, name, slug, transport, url, query_names, command, arguments, working_directory, header_names, environment_names, private, enabled, pinning, preset, generation, credentials_generation, created_at, updated_at) \
+         VALUES ({id}, {owner}, 'n', '{slug}', 'http', '', '[]', '', '[]', '', '[]', '[]', false, true, 'strict', '', 1, 1, 0, 0)"
+    )
+}
+
+/// A pin of the Grant that [`fill`] makes.
+fn pin(tool: &str) -> String {
+    format!(
+        "INSERT INTO tool_pins (grant_id, tool_name, definition_hash) VALUES ({TURN}, '{tool}', 'h')"
+    )
+}
+
+fn media(id: &str) -> String {
+    format!(
+        "INSERT INTO media (id, message_id, call_id, position, kind, media_type, bytes, data, created_at) \
+         VALUES ({id}, {MESSAGE}, {TURN}, 0, 'image', 'image/png', 1, CAST('x' AS {{blob}}), 0)"
+    )
+}
+
 fn conversation(id: &str) -> String {
     format!(
         "INSERT INTO conversations (id, player_id, npc_id, client_id, created_at, updated_at) VALUES ({id}, {PLAYER}, {NPC}, 'c', 0, 0)"
@@ -121,14 +157,22 @@ fn turn(id: &str) -> String {
 }
 
 async fn fill(store: &Store) {
+    let blob = match store.engine() {
+        Engine::Sqlite => "BLOB",
+        Engine::Postgres => "BYTEA",
+    };
     let rows = vec![
         player(PLAYER, "p"),
         npc(NPC, "n"),
+        server(NPC, PLAYER, "s"),
         grant(TURN),
+        pin("a"),
+        pin("b"),
         conversation(CONVERSATION),
         message(MESSAGE),
         part(0, TURN),
         turn(TURN),
+        media(TURN).replace("{blob}", blob),
     ];
     run(store, rows).await.expect("the rows are written");
 }
@@ -161,6 +205,7 @@ on_every_database! {
         for (again, key) in [
             (player(OTHER, "p"), "players_slug"),
             (npc(OTHER, "n"), "npcs_slug"),
+            (server(OTHER, PLAYER, "s"), "mcp_servers_slug"),
             (grant(OTHER), "grants_npc_id_kind_target"),
             (conversation(OTHER), "conversations_player_id_client_id"),
             (message(OTHER), "messages_conversation_id_client_id_revision"),
@@ -175,18 +220,30 @@ on_every_database! {
     async fn what_hangs_on_a_conversation_goes_with_it(store: Store) {
         fill(&store).await;
         run(&store, vec!["DELETE FROM conversations".to_owned()]).await.expect("it is deleted");
-        assert_eq!(counts(&store, &["messages", "parts", "turns", "npcs", "grants"]).await, [0, 0, 0, 1, 1]);
+        assert_eq!(counts(&store, &["messages", "parts", "turns", "media", "npcs", "grants"]).await, [0, 0, 0, 0, 1, 1]);
     }
 
     async fn what_hangs_on_an_npc_goes_with_it_and_transcripts_stay(store: Store) {
         fill(&store).await;
         run(&store, vec!["DELETE FROM npcs".to_owned()]).await.expect("it is deleted");
-        assert_eq!(counts(&store, &["grants", "conversations", "messages"]).await, [0, 1, 1]);
+        assert_eq!(counts(&store, &["grants", "tool_pins", "conversations", "messages"]).await, [0, 0, 1, 1]);
+    }
+
+    async fn pins_go_with_their_grant(store: Store) {
+        fill(&store).await;
+        run(&store, vec!["DELETE FROM grants".to_owned()]).await.expect("it is deleted");
+        assert_eq!(counts(&store, &["tool_pins", "mcp_servers"]).await, [0, 1]);
     }
 
     async fn a_player_who_owns_something_cannot_be_deleted(store: Store) {
         fill(&store).await;
         let error = run(&store, vec!["DELETE FROM players".to_owned()]).await.expect_err("an NPC is there");
+        assert!(matches!(error, Error::ForeignKey), "{error:?}");
+    }
+
+    async fn a_player_who_owns_an_mcp_server_cannot_be_deleted(store: Store) {
+        run(&store, vec![player(PLAYER, "p"), server(NPC, PLAYER, "s")]).await.expect("they are written");
+        let error = run(&store, vec!["DELETE FROM players".to_owned()]).await.expect_err("a server is there");
         assert!(matches!(error, Error::ForeignKey), "{error:?}");
     }
 }

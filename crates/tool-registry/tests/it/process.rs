@@ -116,3 +116,18 @@ fn sqlite_it_never_migrates_and_says_who_does() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("run `agentsville migrate`"), "{said}");
 }
+
+#[tokio::test]
+async fn sqlite_it_does_not_start_with_a_root_secret_that_can_be_guessed() {
+    let directory = TempDir::new().expect("a directory");
+    let data_dir = directory.path().join("data");
+    migrate(&data_dir).await;
+    let output = command(&data_dir)
+        .env("BETTER_AUTH_SECRET", "hunter2")
+        .output()
+        .expect("the binary starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("the root secret has 7 bytes"), "{said}");
+    assert!(!said.contains("hunter2"), "{said}");
+}
