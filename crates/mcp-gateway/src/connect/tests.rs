@@ -1008,6 +1008,25 @@ async fn progress_is_told_while_a_call_runs() {
 }
 
 #[tokio::test]
+async fn calls_one_after_another_share_connections() {
+    let place = place();
+    for eras in [Eras::Legacy, Eras::Modern] {
+        for manner in BOTH_MANNERS {
+            let server = server(eras, manner, vec![]).await;
+            let endpoint = http(&place, &server.url());
+            let connection = connect(&endpoint, &place.how, None).await;
+            let connection = connection.expect("a connection");
+            for _ in 0..40 {
+                assert_eq!(echo(&connection, "a").await.expect("an echo"), "a");
+            }
+            // One for the stream, and as many as are read to their end while the next call begins.
+            let accepted = server.accepted();
+            assert!(accepted <= 6, "{eras:?} {manner:?}: {accepted}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn many_calls_run_beside_each_other() {
     let place = place();
     for speaks in [
