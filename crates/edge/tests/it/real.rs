@@ -84,6 +84,7 @@ impl RealVillage {
                 providers: providers(&provider),
                 registry: peer(&keys, ServiceName::TurnOrchestrator, registry.clone()),
                 fetch: None,
+                gateway: None,
                 clock: Arc::clone(&clock),
             },
             &lifecycle,
