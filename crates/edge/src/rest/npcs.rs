@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::{Gone, Page, PageParams, grants::Grant, no_such_word, required, time};
+use super::{Gone, Page, PageParams, grants::Grant, no_such_word, required, said, time};
 use crate::{
     auth::Authenticated,
     body::{Named, Query, Strict},
@@ -177,6 +177,9 @@ pub(crate) struct Tool {
     input_schema: Box<RawValue>,
     /// Where it comes from: `tool:current_time`, `family:sandbox`, `mcp:Docs`.
     origin: String,
+    /// What is to be known of its definition: that it is new, or changed since it was granted, or will be pinned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
 }
 
 /// What was granted and cannot be offered now.
@@ -196,6 +199,7 @@ impl From<ToolDescription> for Tool {
             description: tool.description,
             input_schema: raw_json(&tool.input_schema_json),
             origin: tool.origin,
+            note: said(tool.note),
         }
     }
 }
