@@ -8,6 +8,10 @@
     reason = "each part of a scripted server looks for the faults that are its own"
 )]
 
+mod faults;
+mod older;
+mod replies;
+mod session;
 mod streams;
 
 use std::{
@@ -19,18 +23,17 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt as _, combinators::BoxBody};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpListener,
@@ -40,96 +43,15 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 
-use self::streams::{Outlet, Piece, events, play, whole};
-use super::script::{Conversation, Eras, Fault, MODERN, Script};
+use super::script::{Eras, Fault, MODERN, Script};
 use crate::origin::{Authority, SeenRequest};
+pub use faults::{HttpFault, Manner, Speaks};
+use replies::{header, json_reply, misses_a_header, reply, rpc_error};
+use session::Session;
+use streams::{Outlet, Piece, events, play, whole};
 
 /// A body of an answer.
 type ReplyBody = BoxBody<Bytes, io::Error>;
-
-/// How a server of streamable HTTP answers requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Manner {
-    /// With one JSON message. What else it has to say goes to the GET stream, if there is one.
-    Json,
-    /// With a stream of events.
-    Sse,
-}
-
-/// Which transport a server speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Speaks {
-    /// Streamable HTTP, at `/mcp`.
-    Http(Manner),
-    /// The older HTTP with server-sent events: the stream at `/sse`, messages to `/message`.
-    Sse,
-}
-
-/// What a server does wrong in HTTP.
-#[derive(Debug, Clone, PartialEq)]
-pub enum HttpFault {
-    /// Answers every POST so.
-    Answers {
-        /// The status.
-        status: u16,
-        /// Its headers.
-        headers: Vec<(&'static str, String)>,
-        /// Its body.
-        body: String,
-    },
-    /// Answers requests of this JSON-RPC method so.
-    AnswersMethod {
-        /// The method.
-        method: &'static str,
-        /// The status.
-        status: u16,
-        /// The body.
-        body: String,
-    },
-    /// Answers every GET with this status and no body.
-    AnswersGet(u16),
-    /// Answers every request at its usual path with a redirect; elsewhere it is as ever.
-    Redirects {
-        /// The status.
-        status: u16,
-        /// Where to.
-        location: String,
-    },
-    /// Answers every POST with status 400 and all that came with it: URL and headers.
-    EchoesAll,
-    /// Takes connections and requests, and never answers.
-    NeverAnswers,
-    /// After so many POSTs a session is unknown, and told so.
-    SessionExpiresEvery {
-        /// So many POSTs.
-        posts: usize,
-        /// The status of the answer.
-        status: u16,
-        /// Its body; a JSON-RPC error if it is empty.
-        body: String,
-    },
-    /// Gives no session id.
-    NoSession,
-    /// The GET stream ends at once.
-    GetIsEmpty,
-    /// A stream that answers a POST ends before the answer, which a GET with `Last-Event-ID` brings.
-    Resumes {
-        /// The `retry` that the stream names.
-        retry: Duration,
-    },
-    /// Takes every request with status 202 and answers on the GET stream.
-    AnswersOnGet,
-    /// The body of an answer has no end.
-    EndlessBody,
-    /// Answers a DELETE never.
-    DeleteHangs,
-    /// The `endpoint` event names this. For the older kind.
-    Endpoint(String),
-    /// There is no `endpoint` event. For the older kind.
-    NoEndpoint,
-    /// Comments come between events.
-    Comments,
-}
 
 /// A scripted MCP Server. It stops when dropped.
 #[derive(Debug)]
@@ -138,35 +60,6 @@ pub struct ScriptedMcp {
     is_tls: bool,
     state: Arc<State>,
     _tasks: JoinSet<()>,
-}
-
-/// One client's session.
-#[derive(Debug)]
-struct Session {
-    conversation: Arc<Conversation>,
-    posts: AtomicUsize,
-    /// The stream that is open, if one is.
-    outlet: Mutex<Option<mpsc::UnboundedSender<Piece>>>,
-    /// What a later GET is to bring.
-    kept: Mutex<HashMap<String, Value>>,
-}
-
-impl Session {
-    fn new(script: &Arc<Script>) -> Self {
-        Self {
-            conversation: Arc::new(script.conversation()),
-            posts: AtomicUsize::default(),
-            outlet: Mutex::default(),
-            kept: Mutex::default(),
-        }
-    }
-
-    fn say(&self, piece: Piece) {
-        if let Some(outlet) = lock(&self.outlet).as_ref() {
-            // A stream that is gone hears nothing.
-            outlet.send(piece).ok();
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -499,31 +392,6 @@ impl State {
         }
     }
 
-    /// The session of this id, or how to say that there is none.
-    fn session(&self, id: &str) -> (Option<Arc<Session>>, Option<(u16, String)>) {
-        let expires = self.fault(|fault| match fault {
-            HttpFault::SessionExpiresEvery {
-                posts,
-                status,
-                body,
-            } => Some((posts, status, body)),
-            _ => None,
-        });
-        let mut sessions = lock(&self.sessions);
-        let session = sessions.get(id).cloned();
-        let Some((most, status, body)) = expires else {
-            return (session, None);
-        };
-        let is_expired = session
-            .as_ref()
-            .is_none_or(|session| session.posts.fetch_add(1, Ordering::SeqCst) >= most);
-        if is_expired {
-            sessions.remove(id);
-            return (None, Some((status, body)));
-        }
-        (session, None)
-    }
-
     async fn respond(
         self: &Arc<Self>,
         manner: Manner,
@@ -611,88 +479,6 @@ impl State {
             None => reply(404, &[], ""),
         }
     }
-
-    fn open_sse(self: &Arc<Self>) -> Response<ReplyBody> {
-        if let Some(status) = self.fault(|fault| match fault {
-            HttpFault::AnswersGet(status) => Some(status),
-            _ => None,
-        }) {
-            return reply(status, &[], "");
-        }
-        let number = self.next_session.fetch_add(1, Ordering::SeqCst);
-        let id = format!("session-{number}");
-        let session = Arc::new(Session::new(&self.script));
-        let (outlet, pieces) = mpsc::unbounded_channel();
-        let endpoint = self
-            .fault(|fault| match fault {
-                HttpFault::Endpoint(endpoint) => Some(endpoint),
-                _ => None,
-            })
-            .unwrap_or_else(|| format!("/message?sessionId={id}"));
-        if !self.has(&HttpFault::NoEndpoint) {
-            outlet.send(Piece::endpoint(&endpoint)).ok();
-        }
-        *lock(&session.outlet) = Some(outlet);
-        lock(&self.sessions).insert(id, session);
-        events(pieces, &[], None)
-    }
-
-    fn post_sse(self: &Arc<Self>, path: &str, message: &Value) -> Response<ReplyBody> {
-        let Some(id) = path
-            .strip_prefix("/message?sessionId=")
-            .map(|rest| rest.split('&').next().unwrap_or_default())
-        else {
-            return reply(405, &[], "Method Not Allowed");
-        };
-        let Some(session) = lock(&self.sessions).get(id).cloned() else {
-            return reply(404, &[], "Could not find session");
-        };
-        let acts = session.conversation.receive(message);
-        let conversation = Arc::clone(&session.conversation);
-        self.tasks
-            .spawn(play(acts, conversation, Outlet::Session(session)));
-        reply(202, &[], "Accepted")
-    }
-}
-
-/// What a modern request's headers lack.
-fn misses_a_header(headers: &HeaderMap, message: &Value) -> Option<&'static str> {
-    if header(headers, "mcp-protocol-version") != Some(MODERN) {
-        return Some("MCP-Protocol-Version does not match");
-    }
-    if header(headers, "mcp-method") != message["method"].as_str() {
-        return Some("Mcp-Method does not match");
-    }
-    let names = message["method"] == "tools/call";
-    if names && header(headers, "mcp-name") != message["params"]["name"].as_str() {
-        return Some("Mcp-Name does not match");
-    }
-    None
-}
-
-fn header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
-    headers.get(name).and_then(|value| value.to_str().ok())
-}
-
-fn rpc_error(id: &Value, code: i64, message: &str) -> Value {
-    json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
-}
-
-fn json_reply(status: u16, message: &Value) -> Response<ReplyBody> {
-    let headers = [("content-type", "application/json".to_owned())];
-    reply(status, &headers, &message.to_string())
-}
-
-fn reply(status: u16, headers: &[(&'static str, String)], body: &str) -> Response<ReplyBody> {
-    let mut response = Response::builder()
-        .status(StatusCode::from_u16(status).expect("a status that was scripted well"));
-    for (name, value) in headers {
-        response = response.header(*name, value);
-    }
-    let body = http_body_util::Full::new(Bytes::copy_from_slice(body.as_bytes()));
-    response
-        .body(body.map_err(|never| match never {}).boxed())
-        .expect("a reply that was scripted well")
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
