@@ -12,6 +12,7 @@
 
 mod http;
 mod script;
+pub mod stdio;
 mod tools;
 
 pub use http::{HttpFault, Manner, ScriptedMcp, Speaks};
