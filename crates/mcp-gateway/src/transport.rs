@@ -6,6 +6,7 @@ mod events;
 pub(crate) mod http;
 pub(crate) mod inbound;
 pub(crate) mod sse;
+pub(crate) mod stdio;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
