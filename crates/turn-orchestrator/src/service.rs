@@ -57,7 +57,7 @@ pub(crate) struct Service {
     providers: Providers,
     default_model: String,
     toolbox: Toolbox,
-    schemas: Schemas,
+    schemas: Arc<Schemas>,
     running: Arc<Running>,
     at_once_per_player: u32,
     lifecycle: Lifecycle,
@@ -93,7 +93,7 @@ impl Service {
             providers: deps.providers,
             default_model: config.default_model,
             toolbox: Toolbox::compile().map_err(Error::Setting)?,
-            schemas: Schemas::default(),
+            schemas: Arc::default(),
             running: Arc::default(),
             at_once_per_player: config.at_once_per_player,
             lifecycle: lifecycle.clone(),
@@ -210,6 +210,7 @@ impl Service {
             }
         };
         let (fetch, listed) = tokio::join!(fetch, listed);
+        self.schemas.warm(listed.schemas()).await;
         let known = Known {
             toolbox: &self.toolbox,
             schemas: &self.schemas,

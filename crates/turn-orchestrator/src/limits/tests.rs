@@ -109,3 +109,21 @@ fn the_order_of_members_does_not_hide_a_repeat_and_long_numbers_do_not_fake_one(
         Verdict::Fine
     );
 }
+
+#[test]
+fn a_line_of_a_list_stays_one_line_and_short() {
+    let evil = "a\r\nb\u{2028}c\u{85}d\u{1b}[2J\u{202E}e ";
+    assert_eq!(one_line(evil, 100), "a  b c d[2Je");
+    assert_eq!(one_line(&"é".repeat(1_000_000), 5), "éé…");
+    assert_eq!(one_line("", 5), "");
+}
+
+#[test]
+fn a_number_is_written_as_people_read_it() {
+    let read = |number| thousands(number);
+    assert_eq!(
+        [0, 999, 1_000, 12_345, 1_234_567].map(read),
+        ["0", "999", "1,000", "12,345", "1,234,567"]
+    );
+    assert_eq!(read(u64::MAX), "18,446,744,073,709,551,615");
+}

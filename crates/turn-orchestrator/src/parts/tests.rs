@@ -5,7 +5,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use kernel::{CallId, ConversationId, JsonText, MessageId, SystemClock, TurnId};
+use kernel::{CallId, ConversationId, JsonText, MediaId, MessageId, SystemClock, TurnId};
 use llm::Usage;
 use proptest::prelude::*;
 
@@ -383,4 +383,49 @@ fn arguments_that_were_cut_are_kept_as_an_excerpt_and_not_six_times_as_long() {
         })
         .sum();
     assert!(stored < 1_024 * 1_024, "{stored}");
+}
+
+#[test]
+fn media_are_written_until_they_are_known_to_be_stored_and_then_let_go() {
+    let mut recorder = recorder();
+    let give = |recorder: &mut Recorder, index: usize, position: u32| {
+        recorder.call_started(index, "tool");
+        let at = recorder.call_ready(index, &json("{}")).unwrap();
+        let media = NewMedia {
+            media: Media {
+                id: MediaId::mint(&SystemClock),
+                kind: MediaKind::Image,
+                media_type: "image/png".to_owned(),
+                bytes: 3,
+            },
+            call: recorder.call_id(at).unwrap(),
+            position,
+            data: vec![1, 2, 3].into(),
+        };
+        recorder.call_ended(at, Outcome::Ok(json("1")), vec![media]);
+    };
+    recorder.begin_step(1);
+    give(&mut recorder, 0, 0);
+    assert_eq!(recorder.take_changes().media.len(), 1);
+    // What comes while a write is under way is not let go with it.
+    give(&mut recorder, 1, 0);
+    recorder.changes_were_lost();
+    assert_eq!(
+        recorder.take_changes().media.len(),
+        2,
+        "lost ones are written again"
+    );
+    give(&mut recorder, 2, 0);
+    recorder.changes_were_kept();
+    assert_eq!(recorder.take_changes().media.len(), 1, "kept ones are not");
+    recorder.changes_were_kept();
+    assert!(recorder.take_changes().media.is_empty());
+    let told = recorder
+        .take_events()
+        .into_iter()
+        .filter_map(|(_, event)| match event {
+            Event::ToolEnded { media, .. } => Some(media.len()),
+            _ => None,
+        });
+    assert_eq!(told.collect::<Vec<_>>(), [1, 1, 1]);
 }

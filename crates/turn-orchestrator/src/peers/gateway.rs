@@ -58,6 +58,13 @@ pub(crate) struct Listed {
 }
 
 impl Listed {
+    /// The schemas of all Tools, each with the hash of its definition.
+    pub(crate) fn schemas(&self) -> impl Iterator<Item = (&str, &str)> {
+        let lists = self.servers.values().flatten();
+        let tools = lists.flat_map(|list| &list.tools);
+        tools.map(|tool| (tool.hash.as_str(), tool.schema.as_str()))
+    }
+
     /// How many servers gave no list.
     pub(crate) fn unavailable(&self) -> usize {
         self.servers

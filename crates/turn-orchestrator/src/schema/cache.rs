@@ -11,6 +11,8 @@ use super::Schema;
 /// Schemas, and bytes of their texts, after which those that were not used for as long are forgotten.
 const SCHEMAS: usize = 1_024;
 const BYTES: usize = 4 * 1_024 * 1_024;
+/// Bytes of schemas that are read at once by whoever asks: some milliseconds' work.
+const COLD_BYTES: usize = 64 * 1_024;
 
 /// A schema, or why there is none. Cheap to clone.
 type Read = Result<Arc<Schema>, Arc<str>>;
@@ -35,6 +37,31 @@ impl Schemas {
         let read = Schema::of(text).map(Arc::new).map_err(Arc::from);
         self.halves(|halves| halves.add(hash, read.clone(), text.len()));
         read
+    }
+
+    /// Reads those of these schemas that were not read yet, each with its hash. Long ones together are read where they keep nobody
+    /// waiting: a hostile list takes a while.
+    pub(crate) async fn warm(self: &Arc<Self>, schemas: impl Iterator<Item = (&str, &str)>) {
+        let cold: Vec<(String, String)> = self.halves(|halves| {
+            schemas
+                .filter(|(hash, _)| halves.find(hash).is_none())
+                .map(|(hash, text)| (hash.to_owned(), text.to_owned()))
+                .collect()
+        });
+        let bytes: usize = cold.iter().map(|(_, text)| text.len()).sum();
+        if bytes < COLD_BYTES {
+            return;
+        }
+        let schemas = Arc::clone(self);
+        let read = tokio::task::spawn_blocking(move || {
+            for (hash, text) in cold {
+                let _read = schemas.get(&hash, &text);
+            }
+        });
+        // What it did not come to is read when it is asked for.
+        if let Err(error) = read.await {
+            tracing::error!(error = %error, "reading schemas failed");
+        }
     }
 
     fn halves<T>(&self, work: impl FnOnce(&mut Halves) -> T) -> T {
@@ -73,6 +100,17 @@ mod tests {
         assert!(Arc::ptr_eq(&one, &schemas.get("a", "{}").unwrap()));
         let none = schemas.get("b", "7").unwrap_err();
         assert!(Arc::ptr_eq(&none, &schemas.get("b", "7").unwrap_err()));
+    }
+
+    #[tokio::test]
+    async fn many_that_were_never_read_are_read_beforehand() {
+        let schemas = Arc::new(Schemas::default());
+        let long = format!("{{\"description\":\"{}\"}}", "x".repeat(COLD_BYTES));
+        schemas
+            .warm([("a", long.as_str()), ("b", "7")].into_iter())
+            .await;
+        assert!(schemas.halves(|halves| halves.find("a")).unwrap().is_ok());
+        assert!(schemas.halves(|halves| halves.find("b")).unwrap().is_err());
     }
 
     #[test]

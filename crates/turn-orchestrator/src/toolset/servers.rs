@@ -1,6 +1,6 @@
 //! Tools of MCP Servers, on their way into a Tool set. Everything that a server lists is untrusted: it costs itself, and no other Tool.
 
-use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
+use std::{collections::BTreeMap, fmt::Write as _, sync::Arc, time::Duration};
 
 use kernel::{GrantId, McpServerId, ToolName, floor_char_boundary, limits, strip_control};
 use llm::ToolSpec;
@@ -247,8 +247,8 @@ impl<'k> Servers<'k> {
                 generation,
                 tool: tool.name.clone(),
             }),
-            // The call has its own deadline, within the turn's; this one is behind it.
-            timeout: CALL_DEADLINE,
+            // The call has its own deadline, within the turn's, and ends in better words; this one is behind it.
+            timeout: CALL_DEADLINE + Duration::from_secs(5),
             at_once: limits::PARALLEL_CALLS,
             schema,
         };

@@ -124,8 +124,8 @@ impl Drop for Gone {
     }
 }
 
-fn item(item: Item) -> Result<CallToolResponse, Status> {
-    Ok(CallToolResponse { item: Some(item) })
+fn item(item: Item) -> CallToolResponse {
+    CallToolResponse { item: Some(item) }
 }
 
 #[tonic::async_trait]
@@ -183,11 +183,11 @@ impl McpService for Speaks {
         let done = || gives([Kind::Text("Done".to_owned())]);
         let items: Self::CallToolStream = match next.unwrap_or_else(done) {
             Call::Gives(result) => {
-                futures::stream::iter([item(progress), item(Item::Result(result))]).boxed()
+                futures::stream::iter([Ok(item(progress)), Ok(item(Item::Result(result)))]).boxed()
             }
             Call::Hangs => {
                 let gone = Gone(Arc::clone(&self.0));
-                futures::stream::iter([item(progress)])
+                futures::stream::iter([Ok(item(progress))])
                     .chain(futures::stream::pending())
                     .inspect(move |_| {
                         let _held = &gone;
@@ -195,11 +195,11 @@ impl McpService for Speaks {
                     .boxed()
             }
             Call::Breaks => futures::stream::iter([
-                item(progress),
+                Ok(item(progress)),
                 Err(Status::unavailable("the process died")),
             ])
             .boxed(),
-            Call::Ends => futures::stream::iter([item(progress)]).boxed(),
+            Call::Ends => futures::stream::iter([Ok(item(progress))]).boxed(),
         };
         Ok(Response::new(items))
     }

@@ -145,7 +145,7 @@ on_every_database! {
         assert_eq!(request.tools(), ["docs__search"]);
         let boundary = read.lines().last().unwrap().strip_prefix("<<<end ").unwrap();
         assert_eq!(read, format!("Done.\n<<<data {boundary} from \"Docs / search\"\n{words}\n<<<end {boundary}"));
-        let called = village.gateway.called.lock().unwrap();
+        let called = village.gateway.called.lock().unwrap().clone();
         let service = Caller::Service { name: ServiceName::TurnOrchestrator, player: Some(village.player) };
         assert_eq!(called[0].0, service);
         assert_eq!((called[0].1.server_id.as_str(), called[0].1.tool_name.as_str()), (docs.as_str(), "search"));
