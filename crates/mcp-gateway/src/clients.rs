@@ -23,9 +23,9 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{CallEnd, Config, Endpoint, Failure, Handling, Listing, connect::Connecting};
+use crate::{CallEnd, Config, Endpoint, Failure, Handling, Listing, Reached, connect::Connecting};
 use client::Client;
-use pool::{Patience, Pool};
+use pool::Pool;
 
 /// The era of the protocol that a server speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -194,10 +194,7 @@ impl Clients {
         target: &Arc<Target>,
         principal: Option<PlayerId>,
     ) -> Result<Listed, Failure> {
-        let client = self
-            .pool
-            .client(target, principal, Patience::Backoff)
-            .await?;
+        let client = self.pool.client(target, principal).await?;
         match client.shared().listed(&target.slug).await {
             Err(failure) if client.is_broken() => {
                 // The client was there before, and its server is not any more: a new one may find it.
@@ -205,10 +202,7 @@ impl Clients {
                     return Err(failure);
                 }
                 drop(client);
-                let client = self
-                    .pool
-                    .client(target, principal, Patience::Backoff)
-                    .await?;
+                let client = self.pool.client(target, principal).await?;
                 client.shared().listed(&target.slug).await
             }
             listed => listed,
@@ -225,28 +219,29 @@ impl Clients {
     ) -> CallEnd {
         let mut again = true;
         loop {
-            let client = self.pool.client(target, principal, Patience::Backoff);
+            let client = self.pool.client(target, principal);
             let client = match tokio::time::timeout_at(call.deadline, client).await {
                 Ok(Ok(client)) => client,
                 Ok(Err(failure)) => return CallEnd::Failed(failure),
                 Err(_elapsed) => return CallEnd::Failed(call::late(&target.name)),
             };
             let end = call::run(&client, &self.config, &target.name, &call, progress).await;
-            match end {
-                CallEnd::Failed(failure)
-                    if again && failure.reached == crate::Reached::Never && client.is_broken() =>
-                {
-                    again = false;
-                }
-                end => return end,
+            let is_worth_another = matches!(
+                &end,
+                CallEnd::Failed(failure) if failure.reached == Reached::Never && client.is_broken()
+            );
+            if !(again && is_worth_another) {
+                return end;
             }
+            again = false;
         }
     }
 
-    /// Connects and lists with a client of its own, which is closed afterwards.
-    pub async fn test(&self, target: &Arc<Target>) -> Tested {
+    /// Connects and lists with a client of its own, whatever the pool has. One that works is kept for this Player's turns, so that the first
+    /// of them need not wait for a command to start; without a Player it is closed.
+    pub async fn test(&self, target: &Arc<Target>, player: Option<PlayerId>) -> Tested {
         let begun = Instant::now();
-        let outcome = self.pool.try_out(target).await;
+        let outcome = self.pool.try_out(target, player).await;
         Tested {
             latency: begun.elapsed(),
             outcome,

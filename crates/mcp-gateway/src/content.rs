@@ -77,6 +77,10 @@ pub enum Piece {
 
 /// Bytes with a type.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    clippy::struct_field_names,
+    reason = "a media type is called that (RFC 6838)"
+)]
 pub struct Media {
     /// What it is.
     pub kind: MediaKind,
@@ -249,8 +253,8 @@ impl Budget {
                 Some(text) => Piece::Text(self.kept(text)),
                 None => Piece::Unknown("text without text".to_owned()),
             },
-            "image" => self.media(MediaKind::Image, &raw, raw.data, String::new()),
-            "audio" => self.media(MediaKind::Audio, &raw, raw.data, String::new()),
+            "image" => self.media(MediaKind::Image, &raw, raw.data, ""),
+            "audio" => self.media(MediaKind::Audio, &raw, raw.data, ""),
             "resource_link" => Piece::Link {
                 uri: label(raw.uri),
                 name: label(raw.name),
@@ -274,7 +278,7 @@ impl Budget {
                 text: self.kept(text),
             };
         }
-        self.media(MediaKind::Resource, &raw, raw.blob, label(raw.uri))
+        self.media(MediaKind::Resource, &raw, raw.blob, &label(raw.uri))
     }
 
     fn media(
@@ -282,7 +286,7 @@ impl Budget {
         kind: MediaKind,
         raw: &RawPiece<'_>,
         data: Option<&RawValue>,
-        uri: String,
+        uri: &str,
     ) -> Piece {
         let Some(data) = text(data) else {
             return Piece::Unknown(format!("{} without data", kind.as_str()));
@@ -294,7 +298,7 @@ impl Budget {
                 media_type: label(raw.mime_type),
                 data,
                 bytes,
-                uri: uri.clone(),
+                uri: uri.to_owned(),
             })
         };
         if bytes > self.one_media || bytes > self.media {

@@ -18,6 +18,9 @@ use crate::{
 /// Tools that are named as withheld; further ones are counted.
 const MAX_WITHHELD: usize = 64;
 
+/// Bytes of a Tool's own name. The protocol speaks of 128 characters; what is pinned allows this much.
+const NAME_BYTES: usize = 512;
+
 /// A Tool that can be offered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tool {
@@ -198,6 +201,12 @@ impl<'c> Reader<'c> {
                 "Its definition has {} bytes; at most {} are offered.",
                 raw.get().len(),
                 self.config.definition_bytes
+            )));
+        }
+        if name.len() > NAME_BYTES {
+            return Err(refused(format!(
+                "Its name has {} bytes; at most {NAME_BYTES} are offered.",
+                name.len()
             )));
         }
         let schema = schema::read(tool.input_schema.as_deref(), self.config.schema_depth)

@@ -3,7 +3,7 @@
 //! The map is injective for every name that a server can choose, save for names that are chosen to meet another's hash: those
 //! collide, and the Tool that would take a taken name is refused. Nothing is ever found by splitting a name.
 
-use std::{borrow::Cow, collections::HashMap};
+use std::{borrow::Cow, collections::HashMap, fmt::Write as _};
 
 use kernel::{ToolName, floor_char_boundary};
 use sha2::{Digest as _, Sha256};
@@ -46,11 +46,11 @@ fn hash(slug: &str, tool: &str) -> String {
         .chain_update([0])
         .chain_update(tool)
         .finalize();
-    digest
-        .iter()
-        .take(HASH_DIGITS / 2)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    let mut digits = String::with_capacity(HASH_DIGITS);
+    for byte in digest.iter().take(HASH_DIGITS / 2) {
+        let _infallible = write!(digits, "{byte:02x}");
+    }
+    digits
 }
 
 /// A name as it may stand in a sentence: everything that is not plain text shows as an escape, and what is long is cut.
@@ -84,13 +84,11 @@ impl Taken {
     /// # Errors
     /// Another Tool has it: that one's own name.
     pub(crate) fn take(&mut self, full_name: &str, tool: &str) -> Result<(), String> {
-        match self.0.get(full_name) {
-            Some(owner) => Err(owner.clone()),
-            None => {
-                self.0.insert(full_name.to_owned(), tool.to_owned());
-                Ok(())
-            }
+        if let Some(owner) = self.0.get(full_name) {
+            return Err(owner.clone());
         }
+        self.0.insert(full_name.to_owned(), tool.to_owned());
+        Ok(())
     }
 }
 

@@ -74,7 +74,10 @@ impl Gateway {
                 let _place = self.tests.place(caller, player)?;
                 let report = match &server.unreadable {
                     Some(failure) => self.report(server.facts.transport, untested(failure)),
-                    None => self.try_out(caller, &server.target, until).await,
+                    None => {
+                        self.try_out(caller, &server.target, Some(player), until)
+                            .await
+                    }
                 };
                 self.registry
                     .save_test(&server, Some(player), &report)
@@ -92,7 +95,7 @@ impl Gateway {
                 let target = validate::target(&self.vault, draft)?;
                 let _place = self.tests.place(caller, player)?;
                 Ok(match target {
-                    Ok(target) => self.try_out(caller, &Arc::new(target), until).await,
+                    Ok(target) => self.try_out(caller, &Arc::new(target), None, until).await,
                     Err(failure) => self.report(transport, untested(&failure)),
                 })
             }
@@ -117,10 +120,16 @@ impl Gateway {
         }
     }
 
-    async fn try_out(&self, caller: &Caller, target: &Arc<Target>, until: Instant) -> TestReport {
+    async fn try_out(
+        &self,
+        caller: &Caller,
+        target: &Arc<Target>,
+        keep_for: Option<PlayerId>,
+        until: Instant,
+    ) -> TestReport {
         let begun = Instant::now();
         let mut event = report::test(caller, target);
-        let work = event.within(Box::pin(self.clients.test(target)));
+        let work = event.within(Box::pin(self.clients.test(target, keep_for)));
         let tested = tokio::time::timeout_at(until, work).await;
         let tested = tested.unwrap_or_else(|_elapsed| {
             let latency = begun.elapsed();

@@ -6,7 +6,8 @@
     clippy::print_stdout,
     clippy::print_stderr,
     clippy::expect_used,
-    reason = "a program for developers, which says what it did and stops when it cannot go on"
+    clippy::disallowed_methods,
+    reason = "a program for developers: the suite speaks to it through the environment, and it stops when it cannot go on"
 )]
 
 mod arguments;

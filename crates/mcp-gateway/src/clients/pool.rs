@@ -1,27 +1,28 @@
 //! Which clients there are: one for each configuration and, where the server keeps a state, each Player.
 
+mod slots;
+
 use std::{
-    collections::{HashMap, hash_map::RandomState},
+    collections::hash_map::RandomState,
     hash::BuildHasher as _,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use futures::{
-    FutureExt as _,
-    future::{BoxFuture, Shared, join_all},
-};
+use futures::{FutureExt as _, future::join_all};
 use kernel::PlayerId;
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+use self::slots::{Key, Learned, Slot, Slots, State, Work, busy, full, slow};
 use super::{
-    Era, InUse, Listed, Target,
+    InUse, Listed, Target,
     client::{Client, Retired},
 };
 use crate::{
-    Config, Endpoint, Failure, FailureCode,
-    connect::{Connecting, connect},
+    Config, Endpoint, Failure,
+    connect::{Connecting, Connection, connect},
+    report,
 };
 
 /// How often it is looked for clients that nobody needs, at the least.
@@ -32,71 +33,8 @@ const LAST_GOODBYES: Duration = Duration::from_secs(8);
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// The longest time for which a server that failed is left alone.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// Configurations of which it is remembered what they are like.
-const MAX_LEARNED: usize = 65_536;
 /// How often a client that turns out to be another's is looked for anew.
 const LOOKS: usize = 4;
-
-/// Whether a server that just failed is tried again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Patience {
-    /// Not before its pause is over: the failure is answered from memory.
-    Backoff,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Key {
-    fingerprint: [u8; 32],
-    /// The Player whose state the server keeps; nobody where it keeps none.
-    principal: Option<PlayerId>,
-}
-
-type Work = Shared<BoxFuture<'static, Result<Arc<Client>, Failure>>>;
-
-#[derive(Debug)]
-struct Slot {
-    server_id: String,
-    generation: u64,
-    /// Tells this attempt from one that took its place.
-    attempt: u64,
-    state: State,
-}
-
-enum State {
-    /// Somebody connects, or asks a client whether it is still there.
-    Working(Work),
-    Ready(Arc<Client>),
-    Failing {
-        failure: Failure,
-        until: Instant,
-        times: u32,
-    },
-}
-
-impl std::fmt::Debug for State {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Working(_) => "Working",
-            Self::Ready(_) => "Ready",
-            Self::Failing { .. } => "Failing",
-        })
-    }
-}
-
-/// What was learned of a configuration from connecting to it.
-#[derive(Debug, Clone, Copy)]
-struct Learned {
-    stateful: bool,
-    era: Era,
-}
-
-#[derive(Debug, Default)]
-struct Slots {
-    slots: HashMap<Key, Slot>,
-    learned: HashMap<[u8; 32], Learned>,
-    attempts: u64,
-    closed: bool,
-}
 
 /// The clients of this process.
 #[derive(Debug)]
@@ -142,7 +80,6 @@ impl Pool {
         self: &Arc<Self>,
         target: &Arc<Target>,
         principal: Option<PlayerId>,
-        _patience: Patience,
     ) -> Result<InUse, Failure> {
         let fingerprint = target.fingerprint();
         for _look in 0..LOOKS {
@@ -173,7 +110,7 @@ impl Pool {
         let key = slots.key(target, fingerprint, principal);
         let mut times = 0;
         let mut asleep = None;
-        if let Some(slot) = slots.slots.get(&key) {
+        if let Some(slot) = slots.by_key.get(&key) {
             match &slot.state {
                 State::Working(work) => return Step::Wait(work.clone()),
                 State::Failing { failure, until, .. } if Instant::now() < *until => {
@@ -191,7 +128,7 @@ impl Pool {
             }
         }
         if asleep.is_none() {
-            if let Some(dead) = slots.slots.remove(&key) {
+            if let Some(dead) = slots.by_key.remove(&key) {
                 self.bury(dead);
             }
             if let Err(failure) = self.make_room(&mut slots, target) {
@@ -202,19 +139,15 @@ impl Pool {
         let attempt = slots.attempts;
         let pool = Arc::clone(self);
         let wanted = Arc::clone(target);
-        let work = async move {
-            pool.work(wanted, key, principal, attempt, asleep, times)
-                .await
-        }
-        .boxed()
-        .shared();
+        let work = pool.work(wanted, key, principal, attempt, asleep, times);
+        let work = work.boxed().shared();
         let slot = Slot {
             server_id: target.server_id.clone(),
             generation: target.generation,
             attempt,
             state: State::Working(work.clone()),
         };
-        slots.slots.insert(key, slot);
+        slots.by_key.insert(key, slot);
         drop(slots);
         // It goes on when whoever asked has left.
         self.tracker.spawn(work.clone().map(drop));
@@ -259,21 +192,19 @@ impl Pool {
         let learned = self.lock().learned.get(&fingerprint).copied();
         let limit = self.limit(target, learned.is_none());
         let era = learned.map(|learned| learned.era).or(target.era);
-        let connected = connect(&target.endpoint, &self.connecting, era);
+        let mut event = report::connection(target);
+        let connected = event.within(connect(&target.endpoint, &self.connecting, era));
         let connected = tokio::time::timeout(limit, connected).await;
-        let connection = connected.unwrap_or_else(|_elapsed| Err(slow(target, limit)))?;
+        let connected = connected.unwrap_or_else(|_elapsed| Err(slow(target, limit)));
+        report::connected(&mut event, connected.as_ref().map(Connection::facts));
+        drop(event);
+        let connection = connected?;
         let learned = Learned {
             stateful: connection.is_stateful(),
             era: connection.facts().era,
         };
         let owner = learned.stateful.then_some(principal).flatten();
-        {
-            let mut slots = self.lock();
-            if slots.learned.len() >= MAX_LEARNED {
-                slots.learned.clear();
-            }
-            slots.learned.insert(fingerprint, learned);
-        }
+        self.lock().learn(fingerprint, learned);
         Ok(Arc::new(Client::new(
             Arc::clone(&self.config),
             connection,
@@ -300,7 +231,7 @@ impl Pool {
     ) -> Result<Arc<Client>, Failure> {
         let mut slots = self.lock();
         let ours = |slot: &Slot| slot.attempt == attempt;
-        if slots.closed || !slots.slots.get(&key).is_some_and(ours) {
+        if slots.closed || !slots.by_key.get(&key).is_some_and(ours) {
             drop(slots);
             // The server was changed while this went on.
             self.close_later(client);
@@ -311,11 +242,11 @@ impl Pool {
             ..key
         };
         if home != key {
-            slots.slots.remove(&key);
+            slots.by_key.remove(&key);
             if let Some(Slot {
                 state: State::Ready(there),
                 ..
-            }) = slots.slots.get(&home)
+            }) = slots.by_key.get(&home)
                 && !there.is_broken()
             {
                 let there = Arc::clone(there);
@@ -330,7 +261,7 @@ impl Pool {
             attempt,
             state: State::Ready(Arc::clone(&client)),
         };
-        let before = slots.slots.insert(home, slot);
+        let before = slots.by_key.insert(home, slot);
         drop(slots);
         if let Some(before) = before
             && home != key
@@ -348,7 +279,7 @@ impl Pool {
         let quarter = self.jitter.hash_one((attempt, times)) % 512;
         let pause = pause.mul_f64(0.75 + f64::from(u32::try_from(quarter).unwrap_or(0)) / 1_024.0);
         let mut slots = self.lock();
-        if let Some(slot) = slots.slots.get_mut(&key)
+        if let Some(slot) = slots.by_key.get_mut(&key)
             && slot.attempt == attempt
         {
             slot.state = State::Failing {
@@ -374,19 +305,66 @@ impl Pool {
         Ok(())
     }
 
-    /// Connects and lists with a client of its own.
-    pub(super) async fn try_out(&self, target: &Arc<Target>) -> Result<Listed, Failure> {
+    /// Connects and lists with a client of its own, whatever there is. One that works is kept for this Player's turns.
+    pub(super) async fn try_out(
+        &self,
+        target: &Arc<Target>,
+        player: Option<PlayerId>,
+    ) -> Result<Listed, Failure> {
         let limit = self.limit(target, true);
         // A test believes nothing: a server that changed its era since is met as it is.
         let connected = connect(&target.endpoint, &self.connecting, None);
         let connected = tokio::time::timeout(limit, connected).await;
         let connection = connected.unwrap_or_else(|_elapsed| Err(slow(target, limit)))?;
+        let learned = Learned {
+            stateful: connection.is_stateful(),
+            era: connection.facts().era,
+        };
         let config = Arc::clone(&self.config);
-        let client = Client::new(config, connection, None, self.tracker.clone());
+        let owner = learned.stateful.then_some(player).flatten();
+        let client = Client::new(config, connection, owner, self.tracker.clone());
         let client = InUse::new(Arc::new(client));
         let listed = client.shared().listed(&target.slug).await;
-        self.close_later(Arc::clone(client.shared()));
+        let kept = player.is_some()
+            && listed.is_ok()
+            && self.adopt(target, learned, Arc::clone(client.shared()));
+        if !kept {
+            self.close_later(Arc::clone(client.shared()));
+        }
         listed
+    }
+
+    /// Keeps a client that was made outside of the pool, unless there is one already or no room.
+    fn adopt(&self, target: &Target, learned: Learned, client: Arc<Client>) -> bool {
+        let fingerprint = target.fingerprint();
+        let key = Key {
+            fingerprint,
+            principal: client.owner(),
+        };
+        let mut slots = self.lock();
+        let is_taken = slots
+            .by_key
+            .get(&key)
+            .is_some_and(|slot| match &slot.state {
+                State::Working(_) => true,
+                State::Ready(there) => !there.is_broken(),
+                State::Failing { .. } => false,
+            });
+        if slots.closed || is_taken || self.make_room(&mut slots, target).is_err() {
+            return false;
+        }
+        slots.learn(fingerprint, learned);
+        slots.attempts += 1;
+        let slot = Slot {
+            server_id: target.server_id.clone(),
+            generation: target.generation,
+            attempt: slots.attempts,
+            state: State::Ready(client),
+        };
+        if let Some(before) = slots.by_key.insert(key, slot) {
+            self.bury(before);
+        }
+        true
     }
 
     /// Closes the clients of a server's older generations; of all of them when it is gone.
@@ -402,13 +380,13 @@ impl Pool {
                     && generation.is_none_or(|generation| slot.generation < generation)
             };
             let keys: Vec<Key> = slots
-                .slots
+                .by_key
                 .iter()
                 .filter(|(_, slot)| is_old(slot))
                 .map(|(key, _)| *key)
                 .collect();
             keys.iter()
-                .filter_map(|key| slots.slots.remove(key))
+                .filter_map(|key| slots.by_key.remove(key))
                 .collect()
         };
         for slot in old {
@@ -429,7 +407,7 @@ impl Pool {
         let slots: Vec<Slot> = {
             let mut slots = self.lock();
             slots.closed = true;
-            slots.slots.drain().map(|(_, slot)| slot).collect()
+            slots.by_key.drain().map(|(_, slot)| slot).collect()
         };
         let clients = slots.into_iter().filter_map(|slot| match slot.state {
             State::Ready(client) => Some(client),
@@ -471,16 +449,18 @@ impl Pool {
                 State::Failing { until, .. } => now > *until + 2 * LONGEST_PAUSE,
             };
             let keys: Vec<Key> = slots
-                .slots
+                .by_key
                 .iter()
                 .filter(|(_, slot)| is_over(slot))
                 .map(|(key, _)| *key)
                 .collect();
             keys.iter()
-                .filter_map(|key| slots.slots.remove(key))
+                .filter_map(|key| slots.by_key.remove(key))
                 .collect()
         };
-        gone.into_iter().for_each(|slot| self.bury(slot));
+        for slot in gone {
+            self.bury(slot);
+        }
     }
 
     fn bury(&self, slot: Slot) {
@@ -503,81 +483,4 @@ impl Pool {
             client.close().await;
         });
     }
-}
-
-impl Slots {
-    fn key(&self, target: &Target, fingerprint: [u8; 32], principal: Option<PlayerId>) -> Key {
-        let stateful = match &target.endpoint {
-            Endpoint::Stdio(_) | Endpoint::Sse(_) => true,
-            // As long as it is not known, it is taken to keep a state.
-            Endpoint::Http(_) => self.learned.get(&fingerprint).is_none_or(|l| l.stateful),
-        };
-        Key {
-            fingerprint,
-            principal: stateful.then_some(principal).flatten(),
-        }
-    }
-
-    fn count(&self, which: impl Fn(&Slot) -> bool) -> usize {
-        self.slots
-            .values()
-            .filter(|slot| !matches!(slot.state, State::Failing { .. }) && which(slot))
-            .count()
-    }
-
-    /// Takes out the client that nobody has used for the longest time.
-    fn take_idlest(&mut self, which: impl Fn(&Slot) -> bool) -> Option<Arc<Client>> {
-        let (key, _) = self
-            .slots
-            .iter()
-            .filter(|(_, slot)| which(slot))
-            .filter_map(|(key, slot)| match &slot.state {
-                State::Ready(client) if !client.is_in_use() => Some((*key, client.idle())),
-                State::Ready(_) | State::Working(_) | State::Failing { .. } => None,
-            })
-            .max_by_key(|(_, idle)| *idle)?;
-        match self.slots.remove(&key)?.state {
-            State::Ready(client) => Some(client),
-            State::Working(_) | State::Failing { .. } => None,
-        }
-    }
-}
-
-fn slow(target: &Target, limit: Duration) -> Failure {
-    let next_step = match &target.endpoint {
-        Endpoint::Stdio(_) => {
-            "Run the command by hand: it may wait for something, or install itself."
-        }
-        Endpoint::Http(_) | Endpoint::Sse(_) => {
-            "See whether the server runs and answers, and try again."
-        }
-    };
-    Failure::new(
-        FailureCode::TimedOut,
-        format_args!(
-            "{} did not finish connecting within {} seconds.",
-            target.name,
-            limit.as_secs()
-        ),
-        next_step,
-    )
-}
-
-fn busy(target: &Target) -> Failure {
-    Failure::new(
-        FailureCode::Busy,
-        format_args!("{} is being connected anew.", target.name),
-        "Try again.",
-    )
-}
-
-fn full(target: &Target) -> Failure {
-    Failure::new(
-        FailureCode::Busy,
-        format_args!(
-            "{} cannot be connected: as many clients are in use as there may be.",
-            target.name
-        ),
-        "Try again later, or raise mcp.max_clients or mcp.max_clients_per_server in the settings.",
-    )
 }

@@ -97,7 +97,13 @@ pub(super) fn sort(client: &Client, error: ServiceError) -> Wrong {
                 return Wrong::Failed(failure);
             }
         }
-        _ => client.mark_broken(),
+        ServiceError::TransportClosed
+        | ServiceError::UnexpectedResponse
+        | ServiceError::SubscriptionLagged { .. }
+        | ServiceError::Cancelled { .. }
+        | ServiceError::Timeout { .. }
+        | ServiceError::InputRequiredRoundsExceeded { .. }
+        | _ => client.mark_broken(),
     }
     let last = client.connection().trouble().last();
     Wrong::Failed(last.unwrap_or_else(|| {

@@ -1,4 +1,8 @@
 //! The pool against scripted servers over real sockets.
+#![expect(
+    clippy::unnecessary_wraps,
+    reason = "a principal is a Player or nobody"
+)]
 
 use std::{collections::BTreeMap, sync::Mutex, time::Duration};
 
@@ -104,14 +108,14 @@ fn player() -> Option<PlayerId> {
     Some(PlayerId::mint(&SystemClock))
 }
 
-fn text(end: CallEnd) -> String {
-    match end {
-        CallEnd::Ok(Given { pieces, .. }) => match pieces.as_slice() {
-            [Piece::Text(text)] => text.clone(),
-            other => panic!("{other:?}"),
-        },
-        other => panic!("{other:?}"),
-    }
+fn text(end: &CallEnd) -> String {
+    let CallEnd::Ok(Given { pieces, .. }) = end else {
+        panic!("{end:?}");
+    };
+    let [Piece::Text(text)] = pieces.as_slice() else {
+        panic!("{pieces:?}");
+    };
+    text.clone()
 }
 
 async fn http(eras: Eras, faults: impl IntoIterator<Item = Fault>) -> ScriptedMcp {
@@ -154,10 +158,10 @@ async fn players_share_no_client_of_a_server_that_keeps_a_state() {
         let bench = Bench::new(Config::default());
         let target = Arc::new(bench.target_of(&server, speaks == Speaks::Sse));
         let (anna, ben) = (player(), player());
-        assert_eq!(text(bench.call(&target, anna, "count").await), "1");
-        assert_eq!(text(bench.call(&target, anna, "count").await), "2");
+        assert_eq!(text(&bench.call(&target, anna, "count").await), "1");
+        assert_eq!(text(&bench.call(&target, anna, "count").await), "2");
         assert_eq!(
-            text(bench.call(&target, ben, "count").await),
+            text(&bench.call(&target, ben, "count").await),
             "1",
             "{speaks:?}"
         );
@@ -172,7 +176,7 @@ async fn players_who_connect_at_the_same_time_share_no_state_either() {
     let target = bench.target(&server);
     let calls = (0..8).map(|_| bench.call(&target, player(), "count"));
     for end in futures::future::join_all(calls).await {
-        assert_eq!(text(end), "1");
+        assert_eq!(text(&end), "1");
     }
 }
 
@@ -199,7 +203,7 @@ async fn a_client_that_had_a_transport_error_is_never_used_again() {
     let bench = Bench::new(Config::default());
     let target = bench.target(&server);
     let player = player();
-    assert_eq!(text(bench.call(&target, player, "count").await), "1");
+    assert_eq!(text(&bench.call(&target, player, "count").await), "1");
     server.script().set_faults([Fault::BreaksOff("tools/call")]);
     let CallEnd::Failed(failure) = bench.call(&target, player, "count").await else {
         panic!("it broke off");
@@ -207,7 +211,7 @@ async fn a_client_that_had_a_transport_error_is_never_used_again() {
     assert_eq!(failure.reached, Reached::Maybe, "{failure:?}");
     server.script().set_faults([]);
     // A client of its own again: the state is new.
-    assert_eq!(text(bench.call(&target, player, "count").await), "1");
+    assert_eq!(text(&bench.call(&target, player, "count").await), "1");
     assert_eq!(server.script().count("initialize"), 2);
     // What may have been begun was not made twice.
     assert_eq!(server.script().count("tools/call"), 3);
@@ -219,17 +223,17 @@ async fn an_edit_closes_the_old_client_and_the_next_call_uses_the_new_one() {
     let bench = Bench::new(Config::default());
     let target = bench.target(&server);
     let player = player();
-    assert_eq!(text(bench.call(&target, player, "count").await), "1");
+    assert_eq!(text(&bench.call(&target, player, "count").await), "1");
     let edited = Arc::new(Target {
         generation: 2,
         ..(*target).clone()
     });
     bench.clients.changed("docs-id", Some(2));
     assert_eq!(bench.clients.count(), 0);
-    assert_eq!(text(bench.call(&edited, player, "count").await), "1");
+    assert_eq!(text(&bench.call(&edited, player, "count").await), "1");
     // A late word of the same change closes nothing.
     bench.clients.changed("docs-id", Some(2));
-    assert_eq!(text(bench.call(&edited, player, "count").await), "2");
+    assert_eq!(text(&bench.call(&edited, player, "count").await), "2");
 }
 
 #[tokio::test]
@@ -258,7 +262,7 @@ async fn an_idle_client_is_closed_and_its_session_ended() {
         ..Config::default()
     });
     let target = bench.target(&server);
-    assert_eq!(text(bench.call(&target, player(), "count").await), "1");
+    assert_eq!(text(&bench.call(&target, player(), "count").await), "1");
     assert_eq!(server.sessions(), 1);
     until("the client is closed", || bench.clients.count() == 0).await;
     until("the session is ended", || server.sessions() == 0).await;
@@ -273,13 +277,13 @@ async fn the_clients_of_one_server_are_bounded_and_the_idlest_makes_way() {
     });
     let target = bench.target(&server);
     let (anna, ben, cleo) = (player(), player(), player());
-    assert_eq!(text(bench.call(&target, anna, "count").await), "1");
-    assert_eq!(text(bench.call(&target, ben, "count").await), "1");
-    assert_eq!(text(bench.call(&target, ben, "count").await), "2");
-    assert_eq!(text(bench.call(&target, cleo, "count").await), "1");
+    assert_eq!(text(&bench.call(&target, anna, "count").await), "1");
+    assert_eq!(text(&bench.call(&target, ben, "count").await), "1");
+    assert_eq!(text(&bench.call(&target, ben, "count").await), "2");
+    assert_eq!(text(&bench.call(&target, cleo, "count").await), "1");
     assert_eq!(bench.clients.count(), 2);
-    assert_eq!(text(bench.call(&target, ben, "count").await), "3");
-    assert_eq!(text(bench.call(&target, anna, "count").await), "1");
+    assert_eq!(text(&bench.call(&target, ben, "count").await), "3");
+    assert_eq!(text(&bench.call(&target, anna, "count").await), "1");
 }
 
 #[tokio::test]
@@ -326,7 +330,7 @@ async fn a_server_that_fails_is_left_alone_for_a_while_and_its_sentence_remember
     assert_eq!(asked, server.accepted() + server.script().seen().len());
     // A test asks all the same.
     server.script().set_faults([]);
-    assert!(bench.clients.test(&target).await.outcome.is_ok());
+    assert!(bench.clients.test(&target, None).await.outcome.is_ok());
     let recovered = tokio::time::timeout(PATIENCE, async {
         while bench.clients.tools(&target, player).await.is_err() {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -339,10 +343,27 @@ async fn a_server_that_fails_is_left_alone_for_a_while_and_its_sentence_remember
 async fn a_test_leaves_no_client_behind() {
     let server = http(Eras::Legacy, []).await;
     let bench = Bench::new(Config::default());
-    let tested = bench.clients.test(&bench.target(&server)).await;
+    let tested = bench.clients.test(&bench.target(&server), None).await;
     assert!(tested.outcome.unwrap().listing.tools.len() > 5);
     assert_eq!(bench.clients.count(), 0);
     until("the session is ended", || server.sessions() == 0).await;
+}
+
+#[tokio::test]
+async fn a_test_that_went_well_has_connected_for_the_players_first_turn() {
+    let server = http(Eras::Legacy, []).await;
+    let bench = Bench::new(Config::default());
+    let target = bench.target(&server);
+    let (anna, ben) = (player(), player());
+    bench.clients.test(&target, anna).await.outcome.unwrap();
+    assert!(bench.clients.tools(&target, anna).await.unwrap().cached);
+    assert_eq!(server.script().count("initialize"), 1);
+    // It is nobody else's.
+    assert!(!bench.clients.tools(&target, ben).await.unwrap().cached);
+    // One more test asks again, and keeps what is there.
+    bench.clients.test(&target, anna).await.outcome.unwrap();
+    assert_eq!(bench.clients.count(), 2);
+    assert_eq!(server.script().count("initialize"), 3);
 }
 
 #[tokio::test]
@@ -471,7 +492,7 @@ async fn progress_is_told_and_keeps_a_slow_call_alive() {
             told.lock().unwrap().push(step.message);
         })
         .await;
-    assert_eq!(text(end), "done");
+    assert_eq!(text(&end), "done");
     let told = told.into_inner().unwrap();
     assert_eq!(told.first().map(String::as_str), Some("step 1"), "{told:?}");
 }
@@ -586,7 +607,7 @@ async fn closing_the_pool_closes_every_client() {
     let bench = Bench::new(Config::default());
     let target = bench.target(&server);
     for _ in 0..3 {
-        assert_eq!(text(bench.call(&target, player(), "count").await), "1");
+        assert_eq!(text(&bench.call(&target, player(), "count").await), "1");
     }
     bench.clients.close().await;
     assert_eq!((bench.clients.count(), server.sessions()), (0, 0));

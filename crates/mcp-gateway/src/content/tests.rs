@@ -7,10 +7,11 @@ fn of(result: &Value) -> CallEnd {
 }
 
 fn given(result: &Value) -> Given {
-    match of(result) {
-        CallEnd::Ok(given) => given,
-        other => panic!("{other:?}"),
-    }
+    let end = of(result);
+    let CallEnd::Ok(given) = end else {
+        panic!("{end:?}");
+    };
+    given
 }
 
 #[test]
@@ -192,9 +193,11 @@ fn media_beyond_the_budget_are_described_without_their_bytes() {
     let kept: Vec<(usize, u64)> = given
         .pieces
         .iter()
-        .map(|piece| match piece {
-            Piece::Media(media) => (media.data.len(), media.bytes),
-            other => panic!("{other:?}"),
+        .map(|piece| {
+            let Piece::Media(media) = piece else {
+                panic!("{piece:?}");
+            };
+            (media.data.len(), media.bytes)
         })
         .collect();
     assert_eq!(kept, [(0, 5), (4, 4), (0, 3), (2, 2)]);

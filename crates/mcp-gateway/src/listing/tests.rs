@@ -250,3 +250,17 @@ fn a_definition_is_named_by_what_the_model_reads_of_it() {
     );
     assert_eq!(one.tools[0].hash, other.tools[0].hash);
 }
+
+#[test]
+fn a_name_that_is_too_long_costs_its_own_tool() {
+    let listing = read(
+        &Config::default(),
+        &json!([good(&"x".repeat(513)), good("a")]),
+    );
+    assert_eq!(names(&listing), ["docs__a"]);
+    assert!(
+        listing.withheld[0].sentence.contains("513 bytes"),
+        "{:?}",
+        listing.withheld
+    );
+}

@@ -13,7 +13,7 @@ use std::{
 use kernel::JsonText;
 use rmcp::{
     RoleClient,
-    model::{ClientRequest, JsonRpcMessage, NumberOrString, RequestId, Tool},
+    model::{ClientRequest, JsonRpcMessage, NumberOrString, RequestId, ServerResult, Tool},
     service::TxJsonRpcMessage,
 };
 use serde::Deserialize;
@@ -52,14 +52,10 @@ impl Answers {
         if waiting.calls.len() + waiting.lists.len() >= MAX_WAITING {
             return;
         }
-        match &request.request {
-            ClientRequest::CallToolRequest(_) => {
-                waiting.calls.insert(request.id.clone());
-            }
-            ClientRequest::ListToolsRequest(_) => {
-                waiting.lists.insert(request.id.clone());
-            }
-            _ => {}
+        if let ClientRequest::CallToolRequest(_) = &request.request {
+            waiting.calls.insert(request.id.clone());
+        } else if let ClientRequest::ListToolsRequest(_) = &request.request {
+            waiting.lists.insert(request.id.clone());
         }
     }
 
@@ -137,14 +133,14 @@ fn readable(page: &str) -> String {
 }
 
 /// The result of a call, as it came.
-pub(crate) fn call_result(result: &rmcp::model::ServerResult) -> Option<JsonText> {
-    match result {
-        rmcp::model::ServerResult::CustomResult(custom) => match &custom.0 {
-            serde_json::Value::String(text) => JsonText::parse(text).ok(),
-            other => Some(JsonText::of(other)),
-        },
+pub(crate) fn call_result(result: &ServerResult) -> Option<JsonText> {
+    let ServerResult::CustomResult(custom) = result else {
         // More than can be waited for was sent at once: what `rmcp` made of it is what there is.
-        other => Some(JsonText::of(other)),
+        return Some(JsonText::of(result));
+    };
+    match custom.0.as_str() {
+        Some(text) => JsonText::parse(text).ok(),
+        None => Some(JsonText::of(&custom.0)),
     }
 }
 
@@ -153,7 +149,7 @@ mod tests {
     use rmcp::{
         model::{
             CallToolRequest, CallToolRequestParams, JsonRpcRequest, JsonRpcVersion2_0,
-            ListToolsRequest, ServerResult,
+            ListToolsRequest,
         },
         service::RxJsonRpcMessage,
     };
@@ -173,10 +169,11 @@ mod tests {
     }
 
     fn result(message: &str) -> ServerResult {
-        match serde_json::from_str::<RxJsonRpcMessage<RoleClient>>(message).unwrap() {
-            JsonRpcMessage::Response(response) => response.result,
-            other => panic!("{other:?}"),
-        }
+        let message = serde_json::from_str::<RxJsonRpcMessage<RoleClient>>(message).unwrap();
+        let JsonRpcMessage::Response(response) = message else {
+            panic!("{message:?}");
+        };
+        response.result
     }
 
     #[test]

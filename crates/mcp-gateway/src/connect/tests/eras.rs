@@ -100,7 +100,7 @@ async fn silence_in_the_modern_era_costs_two_seconds() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_starts_slowly_is_spoken_to_in_its_newest_era() {
-    let slow = |method| Fault::AnswersAfter(method, Duration::from_secs(60));
+    let slow = |method| Fault::AnswersAfter(method, Duration::from_mins(1));
     let script = Script::with(Eras::Modern, [slow("server/discover")]);
     assert_eq!(begin(&script).await.expect("it begins"), Era::Modern);
     // Both answers come when it has started, that to the first question first.
