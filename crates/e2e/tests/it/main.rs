@@ -9,5 +9,6 @@
 mod architecture;
 mod guarded;
 mod process;
+mod real_mcp;
 mod scenarios;
 mod village;

@@ -4,6 +4,7 @@ mod abort;
 mod failures;
 mod fetch;
 mod grants;
+mod mcp;
 mod pages;
 mod players;
 mod reading;

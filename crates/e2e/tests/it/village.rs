@@ -30,7 +30,7 @@ const START: Duration = Duration::from_mins(1);
 pub(crate) enum Shape {
     /// `agentsville serve`, SQLite, no Redis.
     Embedded,
-    /// Four services and the edge, each a process, PostgreSQL and Redis.
+    /// Each service and the edge a process, PostgreSQL and Redis.
     Split,
 }
 
@@ -94,6 +94,7 @@ impl Village {
             .env("AGENTSVILLE__OPERATOR_TOKEN", OPERATOR_TOKEN)
             .env("BETTER_AUTH_SECRET", ROOT_SECRET);
         self.with_providers(&mut command);
+        with_path(&mut command);
         self.run("agentsville", command)
     }
 
@@ -132,14 +133,26 @@ impl Village {
         self.run("fetch-proxy", command);
 
         let registry = self.peer("tool-registry").await;
+
+        // It unseals credentials, and knows no database and no Provider.
+        let mut command = service(self, "mcp-gateway");
+        command
+            .env("REDIS_URL", &redis_url)
+            .env("BETTER_AUTH_SECRET", ROOT_SECRET)
+            .env("AGENTSVILLE__PEERS__TOOL_REGISTRY", &registry);
+        with_path(&mut command);
+        self.run("mcp-gateway", command);
+
         let fetch = self.peer("fetch-proxy").await;
+        let gateway = self.peer("mcp-gateway").await;
 
         let mut command = service(self, "turn-orchestrator");
         command
             .env("DATABASE_URL", &database_url)
             .env("REDIS_URL", &redis_url)
             .env("AGENTSVILLE__PEERS__TOOL_REGISTRY", &registry)
-            .env("AGENTSVILLE__PEERS__FETCH_PROXY", &fetch);
+            .env("AGENTSVILLE__PEERS__FETCH_PROXY", &fetch)
+            .env("AGENTSVILLE__PEERS__MCP_GATEWAY", &gateway);
         self.with_providers(&mut command);
         self.run("turn-orchestrator", command);
 
@@ -148,6 +161,7 @@ impl Village {
         let mut command = service(self, "edge");
         command
             .env("AGENTSVILLE__PEERS__TOOL_REGISTRY", &registry)
+            .env("AGENTSVILLE__PEERS__MCP_GATEWAY", &gateway)
             .env("AGENTSVILLE__PEERS__TURN_ORCHESTRATOR", &turns);
         self.run("edge", command)
     }
@@ -240,7 +254,8 @@ impl Village {
 
     /// Runs the command line with `--json`, expects it to succeed, and reads the one value that it prints.
     pub(crate) fn cli_json(&self, arguments: &[&str]) -> Value {
-        let output = self.cli(&[arguments, &["--json"]].concat());
+        // In front: what comes after `--` is a command's.
+        let output = self.cli(&[&["--json"], arguments].concat());
         assert!(output.status.success(), "{arguments:?}: {output:?}");
         serde_json::from_slice(&output.stdout).unwrap()
     }
@@ -248,6 +263,21 @@ impl Village {
     /// An NPC of the Operator that runs on this model.
     pub(crate) fn npc(&self, name: &str, model: &str) {
         self.cli_json(&["npc", "create", name, "--model", model]);
+    }
+
+    /// Waits until an NPC is offered a Tool.
+    pub(crate) async fn until_offered(&self, npc: &str, tool: &str) {
+        let offered = tokio::time::timeout(START, async {
+            loop {
+                let listed = self.cli_json(&["npc", "tools", npc]);
+                let mut tools = listed["tools"].as_array().unwrap().iter();
+                if tools.any(|offered| offered["name"] == tool) {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        });
+        assert!(offered.await.is_ok(), "{npc} is not offered {tool}");
     }
 
     /// Says something to an NPC, and returns the chunks of the answer once it is whole.
@@ -313,6 +343,13 @@ pub(crate) fn chunk<'c>(chunks: &'c [Value], kind: &str) -> &'c Value {
         .iter()
         .find(|chunk| chunk["type"] == kind)
         .unwrap_or_else(|| panic!("no {kind} in {chunks:#?}"))
+}
+
+/// Commands of MCP Servers are looked for where those of this test are.
+fn with_path(command: &mut Command) {
+    if let Some(path) = std::env::var_os("PATH") {
+        command.env("PATH", path);
+    }
 }
 
 /// The settings file of each service with its keys, as `agentsville keys` prints them.

@@ -1,0 +1,3 @@
+//! MCP Servers: registered, tested, granted, called.
+
+mod real;
