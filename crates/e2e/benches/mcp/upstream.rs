@@ -1,6 +1,7 @@
 //! An MCP Server that answers as quickly as HTTP allows: keep-alive, JSON answers, nothing kept for a call, nothing that grows.
 //!
 //! Its Tools are at `/ERA/COUNT`: so many of them, in that era of the protocol. `echo`, which is always there, gives its message back.
+//! At `/ERA/COUNT/MILLIS` that takes so long, as Tools do that ask somebody else.
 //! `/hanging` takes requests and answers none. `/expire` ends every session there is.
 
 use std::{
@@ -14,6 +15,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -81,6 +83,11 @@ impl Upstream {
     /// A server of so many Tools.
     pub(crate) fn url(&self, era: Era, tools: usize) -> String {
         format!("http://{}/{}/{tools}", self.address, era.name())
+    }
+
+    /// A server of one Tool that takes so long.
+    pub(crate) fn busy_url(&self, era: Era, millis: u64) -> String {
+        format!("{}/{millis}", self.url(era, 1))
     }
 
     /// A server that never answers.
@@ -162,7 +169,7 @@ type Answer = Response<Full<Bytes>>;
 async fn answer(server: &Server, request: Request<Incoming>) -> Result<Answer, Infallible> {
     let (head, body) = request.into_parts();
     let mut path = head.uri.path().trim_start_matches('/').split('/');
-    let (first, tools) = (path.next().unwrap_or_default(), path.next());
+    let (first, tools, millis) = (path.next().unwrap_or_default(), path.next(), path.next());
     let era = match first {
         "modern" => Era::Modern,
         "legacy" => Era::Legacy,
@@ -196,6 +203,11 @@ async fn answer(server: &Server, request: Request<Incoming>) -> Result<Answer, I
         return Ok(empty(StatusCode::NOT_FOUND));
     }
     let tools = tools.and_then(|text| text.parse().ok()).unwrap_or(1);
+    if message.method == "tools/call"
+        && let Some(millis) = millis.and_then(|text| text.parse().ok())
+    {
+        tokio::time::sleep(Duration::from_millis(millis)).await;
+    }
     let result = result(era, &message, tools);
     let mut answer = match result {
         Some(result) => json(
