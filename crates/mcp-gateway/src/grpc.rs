@@ -83,7 +83,7 @@ impl McpService for Service {
         &self,
         request: Request<ListToolsRequest>,
     ) -> Result<Response<ListToolsResponse>, Status> {
-        let player = service::turn_of(&runtime::caller(&request)?)?;
+        let player = service::reader_of(&runtime::caller(&request)?)?;
         let patience = runtime::remaining(&request).saturating_sub(WAY_BACK);
         let wanted = parse_wanted(request.into_inner())?;
         let offers = self.gateway.list(player, &wanted, patience).await;

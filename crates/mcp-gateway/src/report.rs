@@ -1,5 +1,7 @@
 //! The wide events of connections, lists and calls: which server and Tool, how big, how it ended. Never arguments, results, URLs or headers.
 
+use std::sync::Arc;
+
 use kernel::{Caller, ErrorCode, PlayerId};
 use runtime::{EventKind, Outcome, WideEvent, attributes};
 
@@ -28,7 +30,7 @@ pub(crate) fn connection(target: &Target) -> WideEvent {
 }
 
 /// How a connection came about.
-pub(crate) fn connected(event: &mut WideEvent, facts: Result<&Facts, &Failure>) {
+pub(crate) fn connected(event: &mut WideEvent, facts: Result<Arc<Facts>, &Failure>) {
     match facts {
         Ok(facts) => {
             event.outcome(Outcome::Ok).set(
@@ -50,7 +52,10 @@ pub(crate) fn test(caller: &Caller, target: &Target) -> WideEvent {
 
 /// How a test ended.
 pub(crate) fn tested(event: &mut WideEvent, outcome: &Result<Listed, Failure>) {
-    connected(event, outcome.as_ref().map(|listed| &*listed.facts));
+    connected(
+        event,
+        outcome.as_ref().map(|listed| Arc::clone(&listed.facts)),
+    );
     if let Ok(listed) = outcome {
         event
             .set(TOOLS, listed.listing.tools.len())

@@ -477,12 +477,12 @@ impl Entry {
     /// Whether it is at least what was announced last, or was asked for since.
     fn is_as_announced(&self, known: &Known) -> bool {
         self.announced.is_none_or(|(generation, at)| {
-            known.server.target.generation >= generation || known.at >= at
+            known.server.target.generation >= generation || known.at > at
         })
     }
 
     fn is_current(&self, known: &Known) -> bool {
-        self.is_as_announced(known) && self.doubted.is_none_or(|at| known.at >= at)
+        self.is_as_announced(known) && self.doubted.is_none_or(|at| known.at > at)
     }
 
     /// The question that is being asked. One from before an announcement may bring what was before it, and is then asked again.

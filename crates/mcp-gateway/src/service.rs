@@ -84,6 +84,18 @@ pub(crate) fn turn_of(caller: &Caller) -> Result<Option<PlayerId>, Error> {
     }
 }
 
+/// The Player for whom Tools are listed: the one of a turn, or one who looks at them before a Grant. Whoever lists sees what turns of their
+/// own could use, and nothing else.
+///
+/// # Errors
+/// Somebody else calls.
+pub(crate) fn reader_of(caller: &Caller) -> Result<Option<PlayerId>, Error> {
+    match *caller {
+        Caller::Operator(player) | Caller::Player(player) => Ok(Some(player)),
+        Caller::Npc { .. } | Caller::Service { .. } => turn_of(caller),
+    }
+}
+
 impl Gateway {
     /// The Tools of servers, all at the same time, each with its own outcome, in the order in which they were asked for. What is not there
     /// after `patience` is said not to be; it goes on for the next turn.
@@ -352,5 +364,7 @@ mod tests {
         };
         assert_eq!(turn_of(&turn(Some(player))), Ok(Some(player)));
         assert_eq!(turn_of(&turn(None)), Ok(None));
+        assert_eq!(reader_of(&Caller::Player(player)), Ok(Some(player)));
+        assert_eq!(reader_of(&turn(Some(player))), Ok(Some(player)));
     }
 }
