@@ -28,6 +28,9 @@ use vault::Vault;
 /// The longest call.
 const CALL: Duration = Duration::from_secs(30);
 
+/// How long what is opened beside may take.
+const SETTLED: Duration = Duration::from_millis(500);
+
 /// What a scenario tells besides the address.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -88,6 +91,8 @@ async fn run(url: &str, context: Context) -> bool {
     } else {
         context.tool_calls
     };
+    // The stream on which a server of the older era speaks is opened beside; `sse-retry` takes one that comes later for a reconnection.
+    tokio::time::sleep(SETTLED).await;
     for ToolCall { name, arguments } in calls {
         let call = Call {
             tool: name.clone(),
