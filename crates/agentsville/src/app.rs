@@ -145,14 +145,16 @@ async fn dispatch(app: &App, command: Command) -> Result<(), Failure> {
         Command::Demo(arguments) => Box::pin(commands::demo::run(app, &arguments)).await,
         Command::Openapi => commands::openapi::run(app),
         Command::Keys => commands::keys::run(app),
-        Command::Secrets(command) => commands::secrets::run(app, &command),
+        Command::Secrets(command) => commands::secrets::run(app, &command).await,
         Command::Npc(command) => commands::npc::run(app, &command).await,
         Command::Grant(command) => commands::grant::run(app, &command).await,
+        Command::Mcp(command) => commands::mcp::run(app, &command).await,
         Command::Player(command) => commands::player::run(app, &command).await,
         Command::Audit(command) => commands::audit::run(app, &command).await,
         Command::Chat(arguments) => commands::chat::run(app, &arguments).await,
         Command::Conversation(command) => commands::conversation::run(app, &command).await,
         Command::Turn(command) => commands::turn::run(app, &command).await,
         Command::Guard(command) => commands::guard::run(app, &command).await,
+        Command::DemoMcp => commands::demo_mcp::run(),
     }
 }

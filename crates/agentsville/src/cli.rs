@@ -1,9 +1,16 @@
 //! What can be written on the command line.
 
+mod mcp;
+
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum, builder::NonEmptyStringValueParser};
 use serde::Serialize;
+
+pub use mcp::{
+    McpAddArgs, McpCommand, McpEditArgs, McpName, McpNpc, McpTestArgs, McpTransport, Pinning,
+    Secrets,
+};
 
 /// Where a Village is unless something else is said.
 pub(crate) const DEFAULT_SERVER: &str = "http://127.0.0.1:8080";
@@ -73,6 +80,9 @@ pub enum Command {
     /// Grants: what an NPC may use
     #[command(subcommand)]
     Grant(GrantCommand),
+    /// MCP Servers: what offers Tools that a Village does not ship with
+    #[command(subcommand)]
+    Mcp(McpCommand),
     /// Players: who may talk to NPCs
     #[command(subcommand)]
     Player(PlayerCommand),
@@ -90,6 +100,9 @@ pub enum Command {
     /// The guard that keeps fetches out of private networks
     #[command(subcommand)]
     Guard(GuardCommand),
+    /// The MCP Server of the demo, over standard input and output
+    #[command(hide = true)]
+    DemoMcp,
 }
 
 /// `demo`.
@@ -354,6 +367,16 @@ mod tests {
             assert!(cli.global.json, "{line:?}");
             assert_eq!(cli.global.server, "http://h", "{line:?}");
         }
+        let cli = parse(&["mcp", "show", "Docs", "--json"]).unwrap();
+        assert_eq!(cli.global.server, DEFAULT_SERVER);
+        let cli = parse(&[
+            "mcp", "add", "F", "stdio", "--json", "--", "run", "--server", "x",
+        ]);
+        let cli = cli.unwrap();
+        assert_eq!(
+            (cli.global.json, &*cli.global.server),
+            (true, DEFAULT_SERVER)
+        );
         let cli = parse(&["chat", "Keeper", "--", "--json"]).unwrap();
         assert!(!cli.global.json);
         assert!(matches!(cli.command, Some(Command::Chat(chat)) if chat.text == "--json"));

@@ -23,6 +23,8 @@ use crate::failure::{Failure, Problem};
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// How long an answer may take that is not a stream.
 const ANSWER_TIME: Duration = Duration::from_mins(1);
+/// The same where the Village waits for others: longer than it waits itself.
+const LONG_ANSWER_TIME: Duration = Duration::from_mins(3);
 /// How long a stream may be silent. The edge sends a comment every 15 seconds.
 const SILENCE: Duration = Duration::from_mins(1);
 /// The largest answer that is read: a long Conversation has many Parts of up to 1 MiB.
@@ -95,7 +97,6 @@ impl Client {
             .referer(false)
             .retry(reqwest::retry::never())
             .connect_timeout(CONNECT_TIME)
-            .read_timeout(SILENCE)
             .tcp_nodelay(true)
             .user_agent(concat!("agentsville/", env!("CARGO_PKG_VERSION")))
             .build()
@@ -110,13 +111,33 @@ impl Client {
 
     /// Reads one thing.
     pub async fn get(&self, path: &[&str]) -> Result<JsonText, Failure> {
-        self.answer(Method::GET, self.server.url(path, &[])?, None::<&()>)
+        self.get_with(path, &[]).await
+    }
+
+    /// The same with a query.
+    pub async fn get_with(
+        &self,
+        path: &[&str],
+        query: &[(&str, &str)],
+    ) -> Result<JsonText, Failure> {
+        self.answer(Method::GET, self.server.url(path, query)?, None::<&()>)
             .await
     }
 
     /// Makes or does something.
     pub async fn post(&self, path: &[&str], body: &impl Serialize) -> Result<JsonText, Failure> {
         self.answer(Method::POST, self.server.url(path, &[])?, Some(body))
+            .await
+    }
+
+    /// Does something that waits for others: a server that is started for the first time may have to install itself.
+    pub async fn post_patiently(
+        &self,
+        path: &[&str],
+        body: &impl Serialize,
+    ) -> Result<JsonText, Failure> {
+        let url = self.server.url(path, &[])?;
+        self.answer_within(LONG_ANSWER_TIME, Method::POST, url, Some(body))
             .await
     }
 
@@ -169,7 +190,7 @@ impl Client {
         let sent = tokio::time::timeout(ANSWER_TIME, request.send()).await;
         let response = match sent {
             Ok(sent) => sent.map_err(|error| self.unreachable(&error))?,
-            Err(_elapsed) => return Err(self.late()),
+            Err(_elapsed) => return Err(self.late(ANSWER_TIME)),
         };
         if response.status() != StatusCode::OK {
             return Err(self.refusal(response).await);
@@ -195,6 +216,16 @@ impl Client {
         url: Url,
         body: Option<&impl Serialize>,
     ) -> Result<JsonText, Failure> {
+        self.answer_within(ANSWER_TIME, method, url, body).await
+    }
+
+    async fn answer_within(
+        &self,
+        time: Duration,
+        method: Method,
+        url: Url,
+        body: Option<&impl Serialize>,
+    ) -> Result<JsonText, Failure> {
         let mut request = self
             .http
             .request(method, url)
@@ -203,7 +234,7 @@ impl Client {
         if let Some(body) = body {
             request = request.json(body);
         }
-        let answered = tokio::time::timeout(ANSWER_TIME, async {
+        let answered = tokio::time::timeout(time, async {
             let response = request
                 .send()
                 .await
@@ -223,7 +254,7 @@ impl Client {
         });
         let body = match answered.await {
             Ok(body) => body?,
-            Err(_elapsed) => return Err(self.late()),
+            Err(_elapsed) => return Err(self.late(time)),
         };
         JsonText::parse(&String::from_utf8_lossy(&body)).map_err(|_invalid| self.no_village())
     }
@@ -276,13 +307,13 @@ impl Client {
         )
     }
 
-    fn late(&self) -> Failure {
+    fn late(&self, time: Duration) -> Failure {
         Failure::of(
             ErrorCode::DeadlineExceeded,
             format!(
                 "the Village at {} did not answer within {} seconds; try again later",
                 self.server,
-                ANSWER_TIME.as_secs()
+                time.as_secs()
             ),
         )
     }
@@ -359,7 +390,8 @@ impl Chunks {
                 return Ok(None);
             }
             // A connection that breaks is an end too: the transcript says that the turn may go on.
-            let Ok(Some(bytes)) = self.response.chunk().await else {
+            let read = tokio::time::timeout(SILENCE, self.response.chunk());
+            let Ok(Ok(Some(bytes))) = read.await else {
                 self.over = true;
                 continue;
             };

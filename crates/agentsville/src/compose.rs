@@ -1,5 +1,5 @@
 //! The composition root: how a Village is put together. It reads from top to bottom, and what is needed comes first: store →
-//! registry → fetch → turns → edge.
+//! registry → gateway → fetch → turns → edge.
 //!
 //! A service that `peers` gives an address to is not run here but called there; everything else runs in this process, behind the same
 //! layers, and can be called on the gRPC listener too.
@@ -14,6 +14,7 @@ use kernel::{Clock, ServiceName};
 use runtime::{Lifecycle, Settings, admin};
 use store::{Engine, Store};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use vault::Vault;
 
 use crate::{
     data_dir::{self, OperatorToken},
@@ -115,6 +116,24 @@ async fn put_together(
             Ok(tool_registry::build(keeper, deps, lifecycle).await?)
         })
         .await?;
+    let gateway_registry = house.peer(
+        ServiceName::McpGateway,
+        ServiceName::ToolRegistry,
+        &registry,
+    )?;
+    let gateway = house
+        .at(ServiceName::McpGateway, async || {
+            let deps = mcp_gateway::Deps {
+                registry: gateway_registry,
+                connector: connector.clone(),
+                vault,
+                signals: Arc::clone(&coordination.signals),
+                clock: Arc::clone(clock),
+                program: std::env::current_exe()?,
+            };
+            Ok(mcp_gateway::build(sections.mcp.clone(), deps, lifecycle).await?)
+        })
+        .await?;
     let fetch = house
         .at(ServiceName::FetchProxy, async || {
             let deps = fetch_proxy::Deps {
@@ -148,6 +167,11 @@ async fn put_together(
         ServiceName::FetchProxy,
         &fetch,
     )?;
+    let turns_gateway = house.peer(
+        ServiceName::TurnOrchestrator,
+        ServiceName::McpGateway,
+        &gateway,
+    )?;
     let turns = house
         .at(ServiceName::TurnOrchestrator, async || {
             let deps = turn_orchestrator::Deps {
@@ -156,7 +180,7 @@ async fn put_together(
                 providers,
                 registry: turns_registry,
                 fetch: Some(turns_fetch),
-                gateway: None,
+                gateway: Some(turns_gateway),
                 clock: Arc::clone(clock),
             };
             Ok(turn_orchestrator::build(
@@ -169,7 +193,7 @@ async fn put_together(
     let deps = edge::Deps {
         registry: house.peer(ServiceName::Edge, ServiceName::ToolRegistry, &registry)?,
         turns: house.peer(ServiceName::Edge, ServiceName::TurnOrchestrator, &turns)?,
-        gateway: None,
+        gateway: Some(house.peer(ServiceName::Edge, ServiceName::McpGateway, &gateway)?),
         clock: Arc::clone(clock),
     };
     let edge = edge::build(sections.edge.clone(), deps, lifecycle.clone())
@@ -206,6 +230,26 @@ pub async fn migrate(settings: &Settings) -> Result<&'static str, Failure> {
     .await;
     foundations.close().await;
     migrated
+}
+
+/// Counts the sealed rows that the root secret reads, in a Village that is not served; none where there is none yet. Nothing is made.
+pub async fn count_sealed(settings: &Settings, vault: &Vault) -> Result<(u64, u64), Failure> {
+    let sections = Sections::read(settings)?;
+    let data_dir = settings.data_dir().map_err(Failure::precondition)?;
+    if sections.database.url.is_empty() && !data_dir.join(store::SQLITE_FILE).exists() {
+        return Ok((0, 0));
+    }
+    let foundations = Foundations::default();
+    let counted = async {
+        let store = foundations.store(&sections, &data_dir).await?;
+        let status = tool_registry::count_sealed(&store, vault)
+            .await
+            .map_err(Failure::precondition)?;
+        Ok((status.readable, status.unreadable))
+    }
+    .await;
+    foundations.close().await;
+    counted
 }
 
 /// What outlives the services, because they write to the last.

@@ -1,8 +1,9 @@
-//! What the demo needs besides a Village: a page to fetch, and a Provider that plays from a script.
+//! What the demo needs besides a Village: a page to fetch, an MCP Server, and a Provider that plays from a script.
 //!
 //! **Architecture invariant:** the demo has no way into the Village that a Player does not have. The page is reached through the
 //! guard, by an exemption as an Operator would write it, and the Provider over HTTP, as any Provider is.
 
+pub(crate) mod ledger;
 mod page;
 mod provider;
 

@@ -16,7 +16,7 @@ pub use excerpt::{Bounds, excerpt, json_excerpt};
 pub use screen::Screen;
 pub use style::{Ink, Style};
 pub use table::Table;
-pub use transcript::Transcript;
+pub use transcript::{Transcript, one_line};
 
 /// JSON as it may reach a terminal: characters that [`kernel::strip_control`] would drop are escaped instead. In compact JSON they
 /// stand nowhere but in strings, where an escape means the same (RFC 8259 §7).

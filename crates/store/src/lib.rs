@@ -28,6 +28,7 @@ pub use connect::{Config, Engine, Settings, Store};
 pub use directory::prepare_data_dir;
 pub use error::{Cause, Error};
 pub use schema::{SchemaProblem, SchemaVersion, check_schema, migrate};
+pub use sqlite::DATABASE as SQLITE_FILE;
 pub use transaction::Transaction;
 
 use std::time::Duration;

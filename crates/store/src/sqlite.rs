@@ -15,7 +15,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{Config, Error, WAIT_TIME, directory::prepare_data_dir, error::Cause, writer::Writer};
 
-const DATABASE: &str = "agentsville.db";
+/// The file in the data directory.
+pub const DATABASE: &str = "agentsville.db";
 const LOCK: &str = "agentsville.lock";
 /// Readers beside the writer. Each is a thread with a cache of its own, and reads of a local file wait for nothing but the processor.
 const MAX_READERS: u32 = 4;

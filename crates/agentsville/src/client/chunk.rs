@@ -63,6 +63,13 @@ pub enum Chunk {
         /// Why.
         sentence: String,
     },
+    /// What a Tool gave that is no text.
+    File {
+        /// Where its bytes are.
+        url: String,
+        /// Its type.
+        media_type: String,
+    },
     /// Something that the Player should know.
     Notice(Notice),
     /// The turn failed.
@@ -160,6 +167,8 @@ struct Wire {
     reason: Option<String>,
     message_metadata: Option<JsonText>,
     data: Option<JsonText>,
+    url: Option<String>,
+    media_type: Option<String>,
 }
 
 impl Chunk {
@@ -214,6 +223,10 @@ impl Chunk {
             "tool-output-denied" => Self::ToolFailed {
                 call,
                 sentence: "it was denied".to_owned(),
+            },
+            "file" => Self::File {
+                url: wire.url.unwrap_or_default(),
+                media_type: wire.media_type.unwrap_or_default(),
             },
             "data-notice" => Self::Notice(read(wire.data.as_ref())),
             "error" => Self::Error(sentence),

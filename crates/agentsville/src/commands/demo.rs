@@ -4,16 +4,19 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use kernel::ErrorCode;
 use runtime::{Lifecycle, Settings, Sources};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::chat::{Question, ask, verdict};
 use crate::{
     app::App,
     cli::DemoArgs,
-    client::{Client, Server, Token},
+    client::{Client, Server, Token, read},
     compose,
-    demo::{METADATA_URL, NoticeBoard, Rehearsal},
+    demo::{
+        METADATA_URL, NoticeBoard, Rehearsal,
+        ledger::{ACCOUNT, SERVER},
+    },
     failure::Failure,
     output::Format,
 };
@@ -86,7 +89,8 @@ async fn tell(
     let client = Client::new(server, &token)?;
     let npc = serde_json::json!({ "name": NPC, "persona": PERSONA, "model": model });
     client.post(&["npcs"], &npc).await?;
-    for what in ["tool:current_time", "tool:fetch_url"] {
+    open_ledger(&client).await?;
+    for what in ["tool:current_time", "tool:fetch_url", "mcp:Ledger"] {
         let grant = serde_json::json!({ "what": what });
         client.post(&["npcs", NPC, "grants"], &grant).await?;
     }
@@ -95,7 +99,7 @@ async fn tell(
         app.output.line(&opening(player))?;
     }
     let text = format!(
-        "What time is it, in UTC? Please read the notice board at {} too. And somebody told me to have you fetch {METADATA_URL} – try that last, and tell me how it went.",
+        "What time is it, in UTC? Please read the notice board at {} too, and tell me what is in the {ACCOUNT}. And somebody told me to have you fetch {METADATA_URL} – try that last, and tell me how it went.",
         board.url()
     );
     let question = Question {
@@ -109,6 +113,36 @@ async fn tell(
         app.output.line(closing(player))?;
     }
     verdict
+}
+
+/// Registers the bundled MCP Server and tests it, as a person would before granting it.
+async fn open_ledger(client: &Client) -> Result<(), Failure> {
+    #[derive(Deserialize)]
+    struct Tested {
+        ok: bool,
+        #[serde(default)]
+        sentence: String,
+    }
+
+    let program = std::env::current_exe().map_err(|error| {
+        Failure::precondition(format!("cannot find the program of this process: {error}"))
+    })?;
+    let server = serde_json::json!({
+        "name": SERVER, "transport": "stdio", "command": program.display().to_string(), "arguments": ["demo-mcp"],
+    });
+    client.post(&["mcp-servers"], &server).await?;
+    let nothing = serde_json::json!({});
+    let tested = client
+        .post_patiently(&["mcp-servers", SERVER, "test"], &nothing)
+        .await?;
+    let tested: Tested = read(&tested)?;
+    if tested.ok {
+        return Ok(());
+    }
+    Err(Failure::precondition(format!(
+        "the demo's own MCP Server does not work here: {}",
+        tested.sentence
+    )))
 }
 
 /// Who plays the NPC.
@@ -132,13 +166,14 @@ fn opening(player: Player<'_>) -> String {
     let about_the_model = match player {
         Player::Script => {
             "The model is SCRIPTED: a small Provider in this process plays its lines over HTTP, so no key is needed, and\n\
-             nothing here is intelligent. All else is what `agentsville` serves: the turn, the Grants, the guard."
+             nothing here is intelligent. All else is what `agentsville` serves: the turn, the Grants, the guard, the gateway."
                 .to_owned()
         }
         Player::Model(name) => format!("The model is {name}, a real one: what follows is its own."),
     };
     format!(
-        "A Village for one turn, in a temporary directory. {NPC}, an NPC, was granted current_time and fetch_url.\n{about_the_model}\n"
+        "A Village for one turn, in a temporary directory. {NPC}, an NPC, was granted current_time, fetch_url, and an MCP\n\
+         Server, which runs as a process of its own and was registered and tested first.\n{about_the_model}\n"
     )
 }
 

@@ -28,6 +28,9 @@ pub(super) struct Grant {
     #[serde(default)]
     tools: Option<Vec<String>>,
     created_at: String,
+    /// What there is to say of it when it is made.
+    #[serde(default)]
+    sentence: Option<String>,
 }
 
 impl Grant {
@@ -111,6 +114,9 @@ async fn add(app: &App, grant: &GrantArgs, tools: Option<&[String]>) -> Result<(
                 grant.npc,
                 made.in_words()
             ))?;
+            if let Some(sentence) = made.sentence {
+                app.output.remark(&sentence)?;
+            }
         }
     }
     Ok(())

@@ -10,7 +10,7 @@ use crate::{
     client::read,
     failure::Failure,
     output::Format,
-    render::{Bounds, excerpt, json_excerpt, shell_word},
+    render::{Bounds, excerpt, json_excerpt, one_line, shell_word},
 };
 
 /// What is sent; what is not said is left out.
@@ -111,6 +111,9 @@ struct Tool {
     input_schema: JsonText,
     #[serde(default)]
     origin: String,
+    /// That it is new, or changed since it was granted.
+    #[serde(default)]
+    note: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -295,7 +298,10 @@ async fn tools(app: &App, name: &str) -> Result<(), Failure> {
         lines.push(format!("{name} has no Tools."));
     }
     for tool in &tools.tools {
-        lines.push(format!("{}  ({})", tool.name, tool.origin));
+        lines.push(format!("{}  ({})", tool.name, one_line(&tool.origin)));
+        if let Some(note) = &tool.note {
+            lines.push(format!("  note: {}", whole_line(note)));
+        }
         lines.extend(
             excerpt(&tool.description, whole)
                 .iter()
@@ -307,11 +313,20 @@ async fn tools(app: &App, name: &str) -> Result<(), Failure> {
     if !tools.unavailable.is_empty() {
         lines.push("Unavailable:".to_owned());
         for missing in &tools.unavailable {
-            lines.push(format!("  {}: {}", missing.what, missing.reason));
+            lines.push(format!(
+                "  {}: {}",
+                one_line(&missing.what),
+                whole_line(&missing.reason)
+            ));
         }
     }
     app.output.line(&lines.join("\n"))?;
     Ok(())
+}
+
+/// A sentence with others' words in it, on its line.
+fn whole_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -39,6 +39,8 @@ pub struct Sections {
     pub redis_url: Secret,
     /// `providers`.
     pub providers: HashMap<String, ProviderConfig>,
+    /// `mcp`.
+    pub mcp: mcp_gateway::Config,
     /// `fetch`.
     pub fetch: fetch_proxy::Config,
     /// `egress`.
@@ -70,6 +72,7 @@ impl Sections {
                 database: settings.section("database")?,
                 redis_url: settings.value("redis.url")?,
                 providers: settings.section("providers")?,
+                mcp: settings.section("mcp")?,
                 fetch: settings.section("fetch")?,
                 egress: settings.section("egress")?,
                 turn,

@@ -22,7 +22,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use super::METADATA_URL;
+use super::{METADATA_URL, ledger};
 use crate::failure::Failure;
 
 /// Between two pieces: about as fast as a person reads.
@@ -125,8 +125,12 @@ fn scene(messages: &[Message], page: &str) -> Scene {
         .count();
     match scenes_played {
         0 => Scene {
-            says: "I shall look at the clock, and at the notice board.".to_owned(),
-            calls: vec![("current_time", json!({})), ("fetch_url", json!({ "url": page }))],
+            says: "I shall look at the clock, at the notice board, and into the ledger.".to_owned(),
+            calls: vec![
+                ("current_time", json!({})),
+                ("fetch_url", json!({ "url": page })),
+                (ledger::TOOL, json!({ "account": ledger::ACCOUNT })),
+            ],
         },
         1 => Scene {
             says: "Now the other address. It is one where clouds keep a machine's credentials, so let us see what the Village says."
@@ -160,13 +164,18 @@ fn closing(answer: &[Message], page: &str) -> String {
     let notice = fetched(page)
         .and_then(|text| text.lines().find(|line| line.starts_with("Tonight: ")))
         .unwrap_or("I could not read the notice board.");
+    let balance = result(&|function| function.name == ledger::TOOL)
+        .and_then(|text| text.lines().find(|line| line.starts_with(ledger::ACCOUNT)))
+        .unwrap_or("I could not read it.");
     let other = match fetched(METADATA_URL) {
         Some(_) => {
             "The other address was refused, as it should be: nothing was connected to, and I was told why instead of getting a page."
         }
         None => "I did not get to the other address.",
     };
-    format!("It is {time}.\n\nFrom the notice board: {notice}\n\n{other}")
+    format!(
+        "It is {time}.\n\nFrom the notice board: {notice}\n\nFrom the ledger: {balance}.\n\n{other}"
+    )
 }
 
 async fn complete(State(page): State<Arc<str>>, Json(request): Json<Request>) -> Response {
@@ -260,7 +269,7 @@ mod tests {
         let opening = history(
             json!([{ "role": "system", "content": "…" }, { "role": "user", "content": "…" }]),
         );
-        assert_eq!(scene(&opening, PAGE).calls.len(), 2);
+        assert_eq!(scene(&opening, PAGE).calls.len(), 3);
         let middle = history(json!([
             { "role": "user", "content": "…" },
             { "role": "assistant", "content": "…", "tool_calls": [{ "id": "a", "function": { "name": "current_time", "arguments": "{}" } }] },
@@ -278,7 +287,9 @@ mod tests {
             { "role": "user", "content": "…" },
             { "role": "assistant", "content": null, "tool_calls": [
                 { "id": "a", "function": { "name": "current_time", "arguments": "{}" } },
-                { "id": "b", "function": { "name": "fetch_url", "arguments": format!(r#"{{"url":"{PAGE}"}}"#) } }] },
+                { "id": "b", "function": { "name": "fetch_url", "arguments": format!(r#"{{"url":"{PAGE}"}}"#) } },
+                { "id": "d", "function": { "name": "ledger__balance", "arguments": "{}" } }] },
+            { "role": "tool", "tool_call_id": "d", "content": "fence\nlantern fund: 128 crowns\nfence" },
             { "role": "tool", "tool_call_id": "b", "content": "fence\nTonight: a play.\nfence" },
             { "role": "tool", "tool_call_id": "a", "content": "2026-11-30T12:00:00Z" },
             { "role": "assistant", "content": null, "tool_calls": [
@@ -288,7 +299,7 @@ mod tests {
         let last = scene(&whole, PAGE);
         assert!(last.calls.is_empty());
         assert!(
-            last.says.starts_with("It is 2026-11-30T12:00:00Z.\n\nFrom the notice board: Tonight: a play.\n\nThe other address was refused"),
+            last.says.starts_with("It is 2026-11-30T12:00:00Z.\n\nFrom the notice board: Tonight: a play.\n\nFrom the ledger: lantern fund: 128 crowns.\n\nThe other address was refused"),
             "{}",
             last.says
         );

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use kernel::JsonText;
 use serde::Deserialize;
 
-use super::{Bounds, Ink, Screen, Style, excerpt, json_excerpt};
+use super::{Bounds, Ink, Screen, Style, excerpt, json_excerpt, one_line};
 
 /// A `UIMessage`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -30,6 +30,10 @@ struct Part {
     output: Option<JsonText>,
     error_text: Option<String>,
     data: Option<JsonText>,
+    #[serde(default)]
+    url: String,
+    #[serde(default)]
+    media_type: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -70,6 +74,11 @@ fn write_part<W: Write>(
             screen.end_flow()
         }
         "dynamic-tool" => tool(screen, style, part),
+        "file" => {
+            section(screen, &style.paint(Ink::Quiet, "file"))?;
+            let text = format!("{} at {}", one_line(&part.media_type), one_line(&part.url));
+            screen.indented(&text, None)
+        }
         "data-notice" => {
             section(screen, &style.paint(Ink::Notice, "notice"))?;
             let text = part
@@ -143,6 +152,7 @@ mod tests {
                 {"type":"text","text":"Let me\u001b[2J see.","state":"done"},
                 {"type":"dynamic-tool","toolName":"current_time","toolCallId":"a","state":"output-available","input":{},"output":"noon"},
                 {"type":"dynamic-tool","toolName":"fetch_url","toolCallId":"b","state":"output-error","input":{"n":12345678901234567890123},"errorText":"blocked"},
+                {"type":"file","mediaType":"image/png","url":"/v1/media/1"},
                 {"type":"dynamic-tool","toolName":"x\ndone","toolCallId":"c","state":"input-available","input":{}},
                 {"type":"data-notice","data":{"code":"limit","text":"enough"}}]}]"#,
         )
@@ -151,7 +161,7 @@ mod tests {
         write(&mut out, Style::Plain, &messages).unwrap();
         assert_eq!(
             String::from_utf8(out).unwrap(),
-            "you\n  Hello\n\nNPC\n  Let me[2J see.\n\ntool current_time  came back\n  noon\n\ntool fetch_url  FAILED\n  sent {\"n\":12345678901234567890123}\n  blocked\n\ntool xdone  in flight\n\nnotice\n  enough\n\n"
+            "you\n  Hello\n\nNPC\n  Let me[2J see.\n\ntool current_time  came back\n  noon\n\ntool fetch_url  FAILED\n  sent {\"n\":12345678901234567890123}\n  blocked\n\nfile\n  image/png at /v1/media/1\n\ntool xdone  in flight\n\nnotice\n  enough\n\n"
         );
     }
 }

@@ -111,6 +111,7 @@ impl<W: Write> Transcript<W> {
             Chunk::ToolFailed { call, sentence } => self.failed(&call, &sentence)?,
             // How the turn ended is told at its end.
             Chunk::Notice(notice) if ["failed", "stopped"].contains(&notice.code.as_str()) => {}
+            Chunk::File { url, media_type } => self.file(&url, &media_type)?,
             Chunk::Notice(notice) => self.notice(&notice)?,
             Chunk::Error(sentence) => {
                 self.ending = Some(Ending::Failed);
@@ -354,6 +355,11 @@ impl<W: Write> Transcript<W> {
         Ok(())
     }
 
+    fn file(&mut self, url: &str, media_type: &str) -> io::Result<()> {
+        let text = format!("{} at {}", one_line(media_type), one_line(url));
+        self.aside(Ink::Quiet, "file", &text)
+    }
+
     fn notice(&mut self, notice: &Notice) -> io::Result<()> {
         self.aside(Ink::Notice, "notice", &notice.text)
     }
@@ -367,8 +373,8 @@ impl<W: Write> Transcript<W> {
     }
 }
 
-/// Others' text in a line of ours.
-fn one_line(text: &str) -> String {
+/// Others' text in a line of ours: stripped, and at most 80 characters of it.
+pub fn one_line(text: &str) -> String {
     strip_control(text)
         .split_whitespace()
         .collect::<Vec<_>>()

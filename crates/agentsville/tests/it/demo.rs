@@ -22,8 +22,11 @@ fn the_demo_shows_an_npc_that_uses_tools_and_says_that_its_model_is_scripted() {
         "tool 1 current_time  came back after",
         "tool 2 fetch_url  came back after",
         "Tonight: **lantern walk**, from the well, at dusk.",
-        "tool 3 fetch_url\n  sent {\"url\":\"https://169.254.169.254/latest/meta-data/\"}\n",
-        "tool 3 fetch_url  FAILED after",
+        "tool 3 ledger__balance\n  sent {\"account\":\"lantern fund\"}\n",
+        "tool 3 ledger__balance  came back after",
+        "lantern fund: 128 crowns",
+        "tool 4 fetch_url\n  sent {\"url\":\"https://169.254.169.254/latest/meta-data/\"}\n",
+        "tool 4 fetch_url  FAILED after",
         "The other address was refused",
         "\ndone  ",
         "agentsville demo --model openai/",
@@ -74,8 +77,8 @@ fn the_demo_for_programs_prints_chunks_and_nothing_else() {
     };
     assert_eq!(chunks[0]["type"], "start");
     assert_eq!(chunks.last().unwrap()["type"], "finish");
-    assert_eq!(of_type("tool-input-available"), 3);
-    assert_eq!(of_type("tool-output-available"), 2);
+    assert_eq!(of_type("tool-input-available"), 4);
+    assert_eq!(of_type("tool-output-available"), 3);
     assert_eq!(of_type("tool-output-error"), 1);
     assert_eq!(run.err, "");
 }
@@ -111,7 +114,10 @@ async fn the_demo_plays_with_a_model_of_a_persons_own() {
     );
     let asked = provider.requests();
     assert_eq!(asked[0].model(), "real-one");
-    assert_eq!(asked[0].tools(), ["current_time", "fetch_url"]);
+    assert_eq!(
+        asked[0].tools(),
+        ["current_time", "fetch_url", "ledger__balance"]
+    );
 }
 
 #[test]

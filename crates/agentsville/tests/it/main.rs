@@ -8,6 +8,7 @@
 mod alone;
 mod demo;
 mod guard;
+mod mcp;
 mod served;
 mod split;
 mod support;
