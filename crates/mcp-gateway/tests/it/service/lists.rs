@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use kernel::{ErrorCode, McpServerId, SystemClock};
+use kernel::{Caller, ErrorCode, McpServerId, NpcId, ServiceName, SystemClock};
 use proto::{
-    mcp::v1::{ListToolsRequest, WantedServer},
+    mcp::v1::{ListToolsRequest, WantedServer, mcp_service_client::McpServiceClient},
     registry::v1::{CreateMcpServerRequest, McpTransport, UpdateMcpServerRequest},
 };
 use runtime::status;
@@ -212,4 +212,60 @@ async fn whoever_may_see_a_server_lists_its_tools_before_granting_it_and_only_tu
         assert_eq!(status::problem(&refused).code, ErrorCode::PermissionDenied);
     }
     assert_eq!(fine.script().count("tools/call"), 0);
+}
+
+#[tokio::test]
+async fn models_and_other_services_neither_list_nor_call() {
+    let village = Village::new(Shape::InProcess).await;
+    let fine = scripted([]).await;
+    let docs = village.docs(&fine).await;
+    let player = village.ada.player().expect("a Player");
+    let model = Caller::Npc {
+        npc: NpcId::mint(&SystemClock),
+        player,
+    };
+    let edge = Caller::Service {
+        name: ServiceName::Edge,
+        player: Some(player),
+    };
+    for caller in [model, edge] {
+        let mut gateway = village.gateway(&caller);
+        let wanted = ListToolsRequest {
+            servers: vec![all(&docs)],
+        };
+        let listed = gateway.list_tools(wanted).await.map(drop);
+        let call = gateway.call_tool(super::village::of(&docs, "echo", "{}"));
+        let called = call.await.map(drop);
+        for outcome in [listed, called] {
+            let refused = outcome.expect_err("it is refused");
+            assert_eq!(status::problem(&refused).code, ErrorCode::PermissionDenied);
+        }
+    }
+    assert_eq!(fine.accepted(), 0);
+}
+
+#[tokio::test]
+async fn without_a_registry_each_server_says_so_and_nothing_is_connected() {
+    let village = Village::new(Shape::InProcess).await;
+    let fine = scripted([]).await;
+    let docs = village.docs(&fine).await;
+    let (alone, _held) = village.gateway_without_a_registry().await;
+    let caller = turn(&village.ada);
+    let mut gateway = McpServiceClient::new(alone.channel(&caller, Duration::from_secs(10)));
+    let wanted = ListToolsRequest {
+        servers: vec![all(&docs)],
+    };
+    let told = gateway.list_tools(wanted).await.expect("an answer");
+    let told = &told.into_inner().servers[0];
+    assert_eq!(told.unavailable, "The tool-registry cannot be reached.");
+    assert_eq!(told.code, "unreachable");
+    let call = super::village::of(&docs, "echo", "{}");
+    let mut items = gateway
+        .call_tool(call)
+        .await
+        .expect("a stream")
+        .into_inner();
+    let refused = items.message().await.expect_err("it is refused");
+    assert_eq!(status::problem(&refused).code, ErrorCode::Unavailable);
+    assert_eq!(fine.accepted(), 0);
 }

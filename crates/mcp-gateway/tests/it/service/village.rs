@@ -32,6 +32,7 @@ use runtime::{
 use testkit::{
     database::{Schema, TestDatabase},
     mcp::{Eras, Fault, Manner, Script, ScriptedMcp, Speaks},
+    port::HeldPort,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::Status;
@@ -221,6 +222,41 @@ impl Village {
 
     pub(crate) fn gateway(&self, caller: &Caller) -> McpServiceClient<CallerChannel> {
         self.gateway_within(caller, PATIENCE)
+    }
+
+    /// Another gateway, whose registry nobody reaches as long as the port is held.
+    pub(crate) async fn gateway_without_a_registry(&self) -> (Peer, HeldPort) {
+        let held = HeldPort::new();
+        let nowhere = Transport::remote(&format!("http://127.0.0.1:{}", held.number()), None);
+        let coordination = coordination::connect(
+            &coordination::Config::in_process(),
+            &TaskTracker::new(),
+            &CancellationToken::new(),
+        )
+        .expect("signals in process");
+        let deps = Deps {
+            registry: Peer::new(
+                nowhere.expect("a transport"),
+                self.keys.issuer(ServiceName::McpGateway),
+                ServiceName::ToolRegistry,
+            ),
+            connector: connector("127.0.0.0/8"),
+            vault: vault(ROOT_SECRET),
+            signals: coordination.signals,
+            clock: Arc::new(SystemClock),
+            program: env!("CARGO_BIN_EXE_mcp-gateway").into(),
+        };
+        let built = mcp_gateway::build(Config::default(), deps, &self.lifecycle).await;
+        let service = built.expect("a gateway").layered(ServerLayers {
+            trust: self.keys.trust(),
+            longest_call: Duration::from_mins(2),
+        });
+        let gateway = Peer::new(
+            Transport::in_process(&service),
+            self.keys.issuer(ServiceName::TurnOrchestrator),
+            ServiceName::McpGateway,
+        );
+        (gateway, held)
     }
 
     async fn holder(&self, token: &str) -> PlayerId {
