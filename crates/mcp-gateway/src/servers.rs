@@ -7,11 +7,11 @@
 //! **Invariants.** Nothing older than an announcement is used. One question at a time for each server; bounded in servers. What is hidden from
 //! one Player says nothing about it to the others.
 
+mod entries;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -35,11 +35,10 @@ use crate::{
     clients::{Clients, Era, Target},
     peers::{Registry, Server},
 };
+use entries::{Entries, Entry, Known, Working};
 
 /// The topic of the registry's announcements.
 pub(crate) const TOPIC: &str = "mcp-servers";
-/// Servers that are known at the same time.
-const MAX_SERVERS: usize = 4_096;
 /// From this age on, what is known is used and asked for anew at the same time: an announcement may have been lost.
 const AGING: Duration = Duration::from_secs(15);
 /// From this age on, the answer is waited for.
@@ -72,39 +71,6 @@ struct Inner {
     entries: Mutex<Entries>,
     /// Whether everything is being asked for anew.
     checking: AtomicBool,
-}
-
-#[derive(Debug, Default)]
-struct Entries {
-    by_id: HashMap<McpServerId, Entry>,
-    attempts: u64,
-}
-
-#[derive(Debug)]
-struct Entry {
-    known: Option<Known>,
-    /// The last announcement: which generation it named, and when it came.
-    announced: Option<(u64, Instant)>,
-    /// When announcements may have been lost.
-    doubted: Option<Instant>,
-    work: Option<Working>,
-    /// For whom there is no such server, and until when that is believed.
-    hidden: Vec<(Option<PlayerId>, Instant)>,
-    used: Instant,
-}
-
-#[derive(Debug, Clone)]
-struct Known {
-    server: Arc<Server>,
-    /// When the registry was asked for it.
-    at: Instant,
-}
-
-#[derive(Debug)]
-struct Working {
-    asker: Option<PlayerId>,
-    attempt: u64,
-    work: Work,
 }
 
 enum Step {
@@ -441,55 +407,6 @@ impl Servers {
             .entries
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Entries {
-    /// Makes sure that one more server has room: the one that was not wanted for the longest time makes way.
-    fn make_room(&mut self, id: McpServerId) {
-        if self.by_id.len() < MAX_SERVERS || self.by_id.contains_key(&id) {
-            return;
-        }
-        let unwanted = self
-            .by_id
-            .iter()
-            .filter(|(_, entry)| entry.running().is_none())
-            .min_by_key(|(_, entry)| entry.used)
-            .map(|(id, _)| *id);
-        if let Some(unwanted) = unwanted {
-            self.by_id.remove(&unwanted);
-        }
-    }
-}
-
-impl Entry {
-    fn new(now: Instant) -> Self {
-        Self {
-            known: None,
-            announced: None,
-            doubted: None,
-            work: None,
-            hidden: Vec::new(),
-            used: now,
-        }
-    }
-
-    /// Whether it is at least what was announced last, or was asked for since.
-    fn is_as_announced(&self, known: &Known) -> bool {
-        self.announced.is_none_or(|(generation, at)| {
-            known.server.target.generation >= generation || known.at > at
-        })
-    }
-
-    fn is_current(&self, known: &Known) -> bool {
-        self.is_as_announced(known) && self.doubted.is_none_or(|at| known.at > at)
-    }
-
-    /// The question that is being asked. One from before an announcement may bring what was before it, and is then asked again.
-    fn running(&self) -> Option<&Working> {
-        self.work
-            .as_ref()
-            .filter(|working| working.work.peek().is_none())
     }
 }
 

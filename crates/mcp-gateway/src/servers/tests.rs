@@ -19,7 +19,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::{Request, Response, Status};
 use vault::Vault;
 
-use super::*;
+use super::{entries::MAX_SERVERS, *};
 use crate::{ClientDeps, Config, Handling};
 
 /// What the registry has, and what was asked of it.
