@@ -25,8 +25,8 @@ pub use clock::{Clock, SystemClock, Timestamp};
 pub use error_code::ErrorCode;
 pub use grant::{BuiltinTool, Family, GrantKind, GrantWhat, InvalidGrantWhat};
 pub use id::{
-    AuditId, CallId, ConversationId, GrantId, InvalidId, McpServerId, MediaId, MessageId, NpcId, PlayerId,
-    SkillId, TurnId,
+    AuditId, CallId, ConversationId, GrantId, InvalidId, McpServerId, MediaId, MessageId, NpcId,
+    PlayerId, SkillId, TurnId,
 };
 pub use json::{InvalidJson, JsonText};
 pub use nearest::nearest;

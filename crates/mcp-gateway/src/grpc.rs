@@ -5,7 +5,7 @@ mod render;
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
-use futures::{Stream, future::BoxFuture, stream};
+use futures::{Stream, StreamExt as _, future::BoxFuture, stream};
 use kernel::{
     JsonText, McpServerId, ServiceName,
     limits::{RPC_MESSAGE_BYTES, TOOL_ARGUMENT_BYTES},
@@ -109,7 +109,11 @@ impl McpService for Service {
             };
             gateway.call(player, wish, &tell).await
         };
-        Ok(Response::new(items(Box::pin(work), told)))
+        let mut items = items(Box::pin(work), told);
+        // With the first item the head goes out in one piece, and the caller is woken once.
+        let first = items.next().await;
+        let items = stream::iter(first).chain(items);
+        Ok(Response::new(Box::pin(items)))
     }
 }
 

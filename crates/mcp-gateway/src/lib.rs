@@ -34,7 +34,9 @@ use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use vault::Vault;
 
-pub use clients::{Call, Clients, Deps as ClientDeps, Era, Facts, Listed, Progress, Target, Tested};
+pub use clients::{
+    Call, Clients, Deps as ClientDeps, Era, Facts, Listed, Progress, Target, Tested,
+};
 pub use config::Config;
 pub use connect::Handling;
 pub use content::{CallEnd, Given, Media, MediaKind, Piece};
@@ -85,11 +87,7 @@ pub fn connector(settings: &Settings, lifecycle: &Lifecycle) -> Result<Connector
 ///
 /// # Errors
 /// A setting is out of range.
-pub async fn build(
-    config: Config,
-    deps: Deps,
-    lifecycle: &Lifecycle,
-) -> Result<GrpcServer, Error> {
+pub async fn build(config: Config, deps: Deps, lifecycle: &Lifecycle) -> Result<GrpcServer, Error> {
     config.check()?;
     let starting = lifecycle.readiness().task("mcp-gateway");
     if deps.connector.guard().mode() == Mode::Report {

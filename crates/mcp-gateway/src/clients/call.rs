@@ -13,10 +13,7 @@ use super::{
     client::{Client, Retired},
     request::{Request, Wrong, silent, sort, words},
 };
-use crate::{
-    CallEnd, Config, Failure, FailureCode, Handling, connect::responses, content,
-    transport::answers,
-};
+use crate::{CallEnd, Config, Failure, FailureCode, Handling, connect::responses, content};
 
 /// Times that a server may ask before it gives a result.
 const MAX_ROUNDS: usize = 8;
@@ -85,15 +82,20 @@ async fn one(
         Ok(Err(error)) => return Err(wrong(client, sort(client, error))),
         Err(_elapsed) => return Err(CallEnd::Failed(silent(&call.tool, begun.elapsed()))),
     };
+    let id = request.id();
     let mut told = client.connection().progress(request.progress_token());
     let mut quiet_until = Instant::now() + silence;
     loop {
         tokio::select! {
             biased;
             answer = request.answer() => return match answer {
-                Ok(result) => answers::call_result(&result).ok_or_else(|| {
-                    CallEnd::BadAnswer("The server's answer is no JSON that can be read.".to_owned())
-                }),
+                Ok(read) => {
+                    let answers = client.connection().answers();
+                    let result = id.and_then(|id| answers.take_call(&id, &read));
+                    result.ok_or_else(|| {
+                        CallEnd::BadAnswer("The server's answer is no JSON that can be read.".to_owned())
+                    })
+                }
                 Err(error) => Err(wrong(client, sort(client, error))),
             },
             Some(step) = told.recv() => {

@@ -56,6 +56,9 @@ impl<'c> Request<'c> {
         let answer = (&mut handle.rx)
             .await
             .unwrap_or(Err(ServiceError::TransportClosed));
+        if answer.is_err() {
+            self.client.connection().answers().forget(&handle.id);
+        }
         // Answered requests are not cancelled.
         self.handle = None;
         answer

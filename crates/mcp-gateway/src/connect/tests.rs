@@ -17,7 +17,7 @@ use testkit::{
 };
 
 use super::*;
-use crate::{Reached, transport::answers};
+use crate::Reached;
 use support::{Place, http, place, sse};
 
 const BOTH_MANNERS: [Manner; 2] = [Manner::Json, Manner::Sse];
@@ -44,8 +44,10 @@ async fn call(
         .peer()
         .send_request_with_option(request, options)
         .await?;
-    let result = handle.await_response().await?;
-    let text = answers::call_result(&result).expect("a result as it came");
+    let id = handle.id.clone();
+    let read = handle.await_response().await?;
+    let text = connection.answers().take_call(&id, &read);
+    let text = text.expect("a result as it came");
     Ok(text.as_str().to_owned())
 }
 

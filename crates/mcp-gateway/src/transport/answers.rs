@@ -1,8 +1,8 @@
 //! Answers to `tools/list` and `tools/call` as they came, past `rmcp`'s types.
 //!
 //! `rmcp` reads every result into its own types: one bad Tool fails a whole list, an unknown kind of content a whole result, and integers past
-//! 64 bits are rounded. So every transport hands its messages through here before `rmcp` reads them. A Tool's result travels through `rmcp` as
-//! one text; of a list `rmcp` gets the Tools that it can read, since it needs their schemas for headers, and the list itself is kept beside.
+//! 64 bits are rounded. So every transport hands its messages through here before `rmcp` reads them. What is read elsewhere is kept beside: of a
+//! Tool's result `rmcp` gets a word in its place, of a list the Tools that it can read, since it needs their schemas for headers.
 
 use std::{
     borrow::Cow,
@@ -19,6 +19,9 @@ use rmcp::{
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+/// What `rmcp` gets in a result's place. It tries one type after the other and writes what it found instead into an error each time, so that
+/// it is short.
+const KEPT: &str = "true";
 /// Requests whose answers are waited for; those beyond are read by `rmcp` alone.
 const MAX_WAITING: usize = 16_384;
 
@@ -30,7 +33,7 @@ pub(crate) struct Answers(Arc<Mutex<Waiting>>);
 struct Waiting {
     calls: HashSet<RequestId>,
     lists: HashSet<RequestId>,
-    listed: HashMap<RequestId, String>,
+    kept: HashMap<RequestId, String>,
 }
 
 /// A response, as far as it must be looked into.
@@ -67,10 +70,21 @@ impl Answers {
 
     /// The whole answer to a list request, once.
     pub(crate) fn take_list(&self, id: &RequestId) -> Option<JsonText> {
+        JsonText::parse(&self.take(id)?).ok()
+    }
+
+    /// The result of a call as it came, once. `read` is what `rmcp` made of it.
+    pub(crate) fn take_call(&self, id: &RequestId, read: &ServerResult) -> Option<JsonText> {
+        match self.take(id) {
+            Some(text) => JsonText::parse(&text).ok(),
+            // More than can be waited for was sent at once: what `rmcp` made of it is what there is.
+            None => Some(JsonText::of(read)),
+        }
+    }
+
+    fn take(&self, id: &RequestId) -> Option<String> {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = waiting.listed.remove(id)?;
-        drop(waiting);
-        JsonText::parse(&text).ok()
+        waiting.kept.remove(id)
     }
 
     /// Forgets a request that nobody waits for any more.
@@ -78,7 +92,7 @@ impl Answers {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.calls.remove(id);
         waiting.lists.remove(id);
-        waiting.listed.remove(id);
+        waiting.kept.remove(id);
     }
 
     fn rewritten(&self, message: &str) -> Option<String> {
@@ -88,9 +102,10 @@ impl Answers {
         let id = id(response.id?)?;
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let result = if waiting.calls.remove(&id) {
-            serde_json::to_string(result).ok()?
+            waiting.kept.insert(id, result.to_owned());
+            KEPT.to_owned()
         } else if waiting.lists.remove(&id) {
-            waiting.listed.insert(id, result.to_owned());
+            waiting.kept.insert(id, result.to_owned());
             drop(waiting);
             readable(result)
         } else {
@@ -132,18 +147,6 @@ fn readable(page: &str) -> String {
     )
 }
 
-/// The result of a call, as it came.
-pub(crate) fn call_result(result: &ServerResult) -> Option<JsonText> {
-    let ServerResult::CustomResult(custom) = result else {
-        // More than can be waited for was sent at once: what `rmcp` made of it is what there is.
-        return Some(JsonText::of(result));
-    };
-    match custom.0.as_str() {
-        Some(text) => JsonText::parse(text).ok(),
-        None => Some(JsonText::of(&custom.0)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use rmcp::{
@@ -182,12 +185,38 @@ mod tests {
         answers.sent(&request(7, call()));
         let message = r#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"hologram"}],"structuredContent":{"n":123456789012345678901}}}"#;
         let through = result(&answers.received(message));
+        let id = NumberOrString::Number(7);
         assert_eq!(
-            call_result(&through).unwrap().as_str(),
+            answers.take_call(&id, &through).unwrap().as_str(),
             r#"{"content":[{"type":"hologram"}],"structuredContent":{"n":123456789012345678901}}"#
         );
         // It is an answer once.
         assert!(matches!(answers.received(message), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn a_long_result_is_not_long_for_rmcp() {
+        let answers = Answers::default();
+        answers.sent(&request(7, call()));
+        let text = "x".repeat(1_000_000);
+        let message = format!(
+            r#"{{"jsonrpc":"2.0","id":7,"result":{{"content":[{{"type":"text","text":"{text}"}}]}}}}"#
+        );
+        let through = answers.received(&message).into_owned();
+        assert!(through.len() < 100, "{through}");
+        let read = result(&through);
+        let id = NumberOrString::Number(7);
+        assert!(answers.take_call(&id, &read).unwrap().as_str().len() > text.len());
+    }
+
+    #[test]
+    fn a_result_that_nobody_takes_is_not_kept() {
+        let answers = Answers::default();
+        answers.sent(&request(7, call()));
+        let read = result(&answers.received(r#"{"jsonrpc":"2.0","id":7,"result":{"a":1}}"#));
+        let id = NumberOrString::Number(7);
+        answers.forget(&id);
+        assert_eq!(answers.take_call(&id, &read).unwrap().as_str(), "true");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::{
 
 use futures::future::BoxFuture;
 use kernel::Secret;
-use rmcp::{model::ClientJsonRpcMessage, model::ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, ServerJsonRpcMessage};
 use serde_json::{Value, json};
 use vault::Vault;
 
@@ -78,6 +78,7 @@ struct Bench {
 /// A connection, and what is known of it.
 struct Connected {
     transport: StdioTransport,
+    inbound: Inbound,
     trouble: Trouble,
 }
 
@@ -100,7 +101,11 @@ impl Bench {
             tracker: &self.tracker,
         };
         let transport = start_within(endpoint, with, self.graces).await?;
-        Ok(Connected { transport, trouble })
+        Ok(Connected {
+            transport,
+            inbound,
+            trouble,
+        })
     }
 
     async fn connect(&self, endpoint: &StdioEndpoint) -> Connected {
@@ -140,8 +145,16 @@ impl Connected {
     }
 
     async fn receive(&mut self) -> Option<Value> {
-        let message = timeout(LONG, self.transport.receive()).await.unwrap();
-        message.map(|message: ServerJsonRpcMessage| serde_json::to_value(message).unwrap())
+        let message: ServerJsonRpcMessage =
+            timeout(LONG, self.transport.receive()).await.unwrap()?;
+        let mut answer = serde_json::to_value(&message).unwrap();
+        // The result of a call is kept beside.
+        if let JsonRpcMessage::Response(response) = &message {
+            let answers = self.inbound.answers();
+            let result = answers.take_call(&response.id, &response.result);
+            answer["result"] = result.unwrap().to_value().unwrap();
+        }
+        Some(answer)
     }
 
     /// What came back for an echo.
@@ -168,8 +181,7 @@ impl Connected {
 
 /// An answer, as the caller reads it.
 fn said(answer: &Value) -> String {
-    // The result of a call travels as one text.
-    answer["result"].as_str().unwrap_or_default().to_owned()
+    answer["result"].to_string()
 }
 
 /// A word that stands in the arguments of this test's processes alone.

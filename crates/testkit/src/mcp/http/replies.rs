@@ -1,5 +1,6 @@
 //! Answers in one piece, and what a request's headers say.
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt as _;
@@ -16,11 +17,23 @@ pub(super) fn misses_a_header(headers: &HeaderMap, message: &Value) -> Option<&'
     if header(headers, "mcp-method") != message["method"].as_str() {
         return Some("Mcp-Method does not match");
     }
-    let names = message["method"] == "tools/call";
-    if names && header(headers, "mcp-name") != message["params"]["name"].as_str() {
+    let named = header(headers, "mcp-name").and_then(plain);
+    let calls = message["method"] == "tools/call";
+    if calls && named.as_deref() != message["params"]["name"].as_str() {
         return Some("Mcp-Name does not match");
     }
     None
+}
+
+/// A value that could not stand in a header as it was is in base64 there (2026-07-28, Transports, "Value Encoding").
+fn plain(value: &str) -> Option<String> {
+    let encoded = value
+        .strip_prefix("=?base64?")
+        .and_then(|value| value.strip_suffix("?="));
+    match encoded {
+        Some(encoded) => String::from_utf8(BASE64_STANDARD.decode(encoded).ok()?).ok(),
+        None => Some(value.to_owned()),
+    }
 }
 
 pub(super) fn header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
