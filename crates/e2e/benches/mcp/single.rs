@@ -15,6 +15,8 @@ use crate::{
 const TIMES: usize = 25;
 /// Tools of the list.
 const TOOLS: usize = 200;
+/// Bytes of a long result: most of what is kept of one.
+const LONG: usize = 1_000_000;
 /// All of a list comes within it.
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -30,6 +32,7 @@ pub(crate) async fn bench(upstream: &Upstream, house: &House) {
     for era in Era::BOTH {
         list(upstream, house, era).await;
     }
+    long_result(upstream, house).await;
     expiry(upstream, house).await;
 }
 
@@ -91,6 +94,28 @@ async fn list(upstream: &Upstream, house: &House, era: Era) {
         &mut direct,
         &mut cached,
     );
+}
+
+/// A call whose result is as long as results may be before they are cut.
+async fn long_result(upstream: &Upstream, house: &House) {
+    let url = upstream.long_url(Era::Modern, LONG);
+    let place = house.register(&url).await;
+    let era = Era::Modern;
+    let (mut took, mut ways) = ([Vec::new(), Vec::new()], Vec::new());
+    for way in [Way::Http { url, era }, Way::Gateway(place)] {
+        let client = Client::of(&way).await;
+        client.call().await;
+        ways.push(client);
+    }
+    for _ in 0..TIMES {
+        for (client, took) in ways.iter().zip(&mut took) {
+            let start = Instant::now();
+            client.call().await;
+            took.push(millis(start.elapsed()));
+        }
+    }
+    let [direct, gateway] = &mut took;
+    row("call with a result of 1 MB, modern", direct, gateway);
 }
 
 /// The call that finds its session gone.

@@ -1,7 +1,7 @@
 //! An MCP Server that answers as quickly as HTTP allows: keep-alive, JSON answers, nothing kept for a call, nothing that grows.
 //!
 //! Its Tools are at `/ERA/COUNT`: so many of them, in that era of the protocol. `echo`, which is always there, gives its message back.
-//! At `/ERA/COUNT/MILLIS` that takes so long, as Tools do that ask somebody else.
+//! At `/ERA/COUNT/MILLIS` that takes so long, as Tools do that ask somebody else; at `/ERA/COUNT/MILLIS/BYTES` it gives so many bytes more.
 //! `/hanging` takes requests and answers none. `/expire` ends every session there is.
 
 use std::{
@@ -88,6 +88,11 @@ impl Upstream {
     /// A server of one Tool that takes so long.
     pub(crate) fn busy_url(&self, era: Era, millis: u64) -> String {
         format!("{}/{millis}", self.url(era, 1))
+    }
+
+    /// A server of one Tool that gives so many bytes more than it is told.
+    pub(crate) fn long_url(&self, era: Era, bytes: usize) -> String {
+        format!("{}/{bytes}", self.busy_url(era, 0))
     }
 
     /// A server that never answers.
@@ -204,11 +209,12 @@ async fn answer(server: &Server, request: Request<Incoming>) -> Result<Answer, I
     }
     let tools = tools.and_then(|text| text.parse().ok()).unwrap_or(1);
     if message.method == "tools/call"
-        && let Some(millis) = millis.and_then(|text| text.parse().ok())
+        && let Some(millis @ 1..) = millis.and_then(|text| text.parse().ok())
     {
         tokio::time::sleep(Duration::from_millis(millis)).await;
     }
-    let result = result(era, &message, tools);
+    let more = path.next().and_then(|text| text.parse().ok()).unwrap_or(0);
+    let result = result(era, &message, tools, more);
     let mut answer = match result {
         Some(result) => json(
             StatusCode::OK,
@@ -243,15 +249,16 @@ fn json(status: StatusCode, text: String) -> Answer {
     answer
 }
 
-/// A request's result, if the server has one.
-fn result(era: Era, message: &Message<'_>, tools: usize) -> Option<String> {
+/// A request's result, if the server has one; a call's has so many bytes more.
+fn result(era: Era, message: &Message<'_>, tools: usize, more: usize) -> Option<String> {
     let params = message.params.map_or("{}", RawValue::get);
     match (message.method, era) {
         ("tools/call", _) => {
             let call: Call<'_> = serde_json::from_str(params).ok()?;
             Some(format!(
-                r#"{{"resultType":"complete","content":[{{"type":"text","text":{}}}]}}"#,
-                call.arguments.message
+                r#"{{"resultType":"complete","content":[{{"type":"text","text":{}}},{{"type":"text","text":"{}"}}]}}"#,
+                call.arguments.message,
+                "A line of a log, \\\"quoted\\\".\\n".repeat(more / 32)
             ))
         }
         ("tools/list", _) => {
