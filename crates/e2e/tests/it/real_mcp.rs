@@ -1,4 +1,4 @@
-//! MCP Servers as people run them, from npm and PyPI, installed by `scripts/setup-mcp`.
+//! MCP Servers as people run them, from npm and `PyPI`, installed by `scripts/setup-mcp`.
 
 use std::{
     fs::{self, File},
@@ -62,7 +62,7 @@ impl Listening {
         })
     }
 
-    /// A server of FastMCP over `http` or `sse`.
+    /// A server of `FastMCP` over `http` or `sse`.
     pub(crate) fn fastmcp(transport: &str) -> Self {
         Self::start(|port| {
             let mut command = Command::new(python("python"));
@@ -122,7 +122,7 @@ impl Drop for Listening {
     }
 }
 
-/// A server of FastMCP that runs over stdio without arguments, else over the transport and port that it is given.
+/// A server of `FastMCP` that runs over stdio without arguments, else over the transport and port that it is given.
 pub(crate) const FASTMCP: &str = r#"
 import sys
 from fastmcp import FastMCP

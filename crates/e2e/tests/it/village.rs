@@ -50,6 +50,7 @@ pub(crate) struct Village {
     services: BTreeMap<&'static str, Service>,
     data: TempDir,
     database: Option<TestDatabase>,
+    redis_url: String,
 }
 
 impl Village {
@@ -68,6 +69,7 @@ impl Village {
             services: BTreeMap::new(),
             data: TempDir::new().unwrap(),
             database: None,
+            redis_url: String::new(),
         };
         let edge = match shape {
             Shape::Embedded => village.start_embedded(&options),
@@ -104,6 +106,7 @@ impl Village {
         let database_url = database.config().url.expose().to_owned();
         self.database = Some(database);
         let redis_url = testkit::redis::url();
+        self.redis_url.clone_from(&redis_url);
 
         let migrated = program("agentsville")
             .arg("migrate")
@@ -164,6 +167,48 @@ impl Village {
             .env("AGENTSVILLE__PEERS__MCP_GATEWAY", &gateway)
             .env("AGENTSVILLE__PEERS__TURN_ORCHESTRATOR", &turns);
         self.run("edge", command)
+    }
+
+    /// Starts one more gateway, orchestrator and edge of a split Village, beside the same registry, database and Redis. Gives the URL of that edge.
+    pub(crate) async fn start_replica(&mut self) -> String {
+        let registry = self.peer("tool-registry").await;
+        let database_url = self
+            .database
+            .as_ref()
+            .unwrap()
+            .config()
+            .url
+            .expose()
+            .to_owned();
+        let service = |village: &Self, name: &str| {
+            let mut command = village.command(name, &Options::default());
+            command
+                .arg("--config")
+                .arg(village.data.path().join(format!("{name}.toml")))
+                .env("DATABASE_URL", &database_url)
+                .env("REDIS_URL", &village.redis_url)
+                .env("AGENTSVILLE__OUTBOUND__ALLOW", r#"["127.0.0.0/8"]"#)
+                .env("AGENTSVILLE__PEERS__TOOL_REGISTRY", &registry);
+            command
+        };
+        let mut command = service(self, "mcp-gateway");
+        command
+            .env_remove("DATABASE_URL")
+            .env("BETTER_AUTH_SECRET", ROOT_SECRET);
+        with_path(&mut command);
+        self.run("mcp-gateway of the replica", command);
+        let gateway = self.peer("mcp-gateway of the replica").await;
+        let mut command = service(self, "turn-orchestrator");
+        command.env("AGENTSVILLE__PEERS__MCP_GATEWAY", &gateway);
+        self.with_providers(&mut command);
+        self.run("turn-orchestrator of the replica", command);
+        let turns = self.peer("turn-orchestrator of the replica").await;
+        let mut command = service(self, "edge");
+        command
+            .env("AGENTSVILLE__PEERS__MCP_GATEWAY", &gateway)
+            .env("AGENTSVILLE__PEERS__TURN_ORCHESTRATOR", &turns);
+        let edge = self.run("edge of the replica", command);
+        format!("http://{}", edge.address("HTTP listens").await)
     }
 
     /// What those who ask this service are told about where it is, once it listens.
@@ -237,8 +282,19 @@ impl Village {
 
     /// A request by whoever holds the token.
     pub(crate) fn request_as(&self, token: &str, method: Method, path: &str) -> RequestBuilder {
+        self.request_at(&self.url, token, method, path)
+    }
+
+    /// A request by whoever holds the token, to one edge of several.
+    pub(crate) fn request_at(
+        &self,
+        url: &str,
+        token: &str,
+        method: Method,
+        path: &str,
+    ) -> RequestBuilder {
         self.http
-            .request(method, format!("{}{path}", self.url))
+            .request(method, format!("{url}{path}"))
             .bearer_auth(token)
     }
 

@@ -1,3 +1,4 @@
 //! MCP Servers: registered, tested, granted, called.
 
 mod real;
+mod replicas;
