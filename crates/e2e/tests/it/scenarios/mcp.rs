@@ -2,3 +2,4 @@
 
 mod real;
 mod replicas;
+mod scale;
