@@ -23,9 +23,17 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{CallEnd, Config, Endpoint, Failure, Handling, Listing, Reached, connect::Connecting};
+use crate::{
+    CallEnd, Config, Endpoint, Failure, FailureCode, Handling, Listing, Reached,
+    connect::Connecting,
+};
 use client::Client;
 use pool::Pool;
+
+/// How long turns wait for a server of which nothing is known yet: less than a turn's own deadline of three seconds.
+const FIRST_WAIT: Duration = Duration::from_millis(2_500);
+/// How long turns wait for a server that failed before, but not by silence.
+const NEXT_WAIT: Duration = Duration::from_millis(200);
 
 /// The era of the protocol that a server speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -194,16 +202,38 @@ impl Clients {
         target: &Arc<Target>,
         principal: Option<PlayerId>,
     ) -> Result<Listed, Failure> {
-        let client = self.pool.client(target, principal).await?;
-        match client.shared().listed(&target.slug).await {
+        self.listed(target, principal, Haste::None).await
+    }
+
+    /// The same for a turn, which waits once for a server that does not answer, and not each time: while it still does not, that is said at
+    /// once, and it is asked again beside.
+    ///
+    /// # Errors
+    /// As [`Self::tools`].
+    pub async fn tools_for_turn(
+        &self,
+        target: &Arc<Target>,
+        principal: Option<PlayerId>,
+    ) -> Result<Listed, Failure> {
+        self.listed(target, principal, Haste::Turn).await
+    }
+
+    async fn listed(
+        &self,
+        target: &Arc<Target>,
+        principal: Option<PlayerId>,
+        haste: Haste,
+    ) -> Result<Listed, Failure> {
+        let client = self.pool.client(target, principal, haste).await?;
+        match client.shared().listed(&target.slug, haste).await {
             Err(failure) if client.is_broken() => {
                 // The client was there before, and its server is not any more: a new one may find it.
                 if !client.was_used() {
                     return Err(failure);
                 }
                 drop(client);
-                let client = self.pool.client(target, principal).await?;
-                client.shared().listed(&target.slug).await
+                let client = self.pool.client(target, principal, haste).await?;
+                client.shared().listed(&target.slug, haste).await
             }
             listed => listed,
         }
@@ -219,7 +249,7 @@ impl Clients {
     ) -> CallEnd {
         let mut again = true;
         loop {
-            let client = self.pool.client(target, principal);
+            let client = self.pool.client(target, principal, Haste::None);
             let client = match tokio::time::timeout_at(call.deadline, client).await {
                 Ok(Ok(client)) => client,
                 Ok(Err(failure)) => return CallEnd::Failed(failure),
@@ -261,6 +291,29 @@ impl Clients {
     /// Closes every client, and waits until they are.
     pub async fn close(&self) {
         self.pool.close().await;
+    }
+}
+
+/// How long somebody waits for what does not come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Haste {
+    /// As long as it takes.
+    None,
+    /// No longer than a turn can: what failed by silence before is believed at once, anything else for a moment.
+    Turn,
+}
+
+impl Haste {
+    /// How long to wait for an attempt that began then, when the one before it failed so; nothing for as long as it takes.
+    fn patience(self, since: Instant, before: Option<&Failure>) -> Option<Duration> {
+        match (self, before) {
+            (Self::None, _) => None,
+            (Self::Turn, None) => Some(FIRST_WAIT.saturating_sub(since.elapsed())),
+            (Self::Turn, Some(before)) if before.code == FailureCode::TimedOut => {
+                Some(Duration::ZERO)
+            }
+            (Self::Turn, Some(_)) => Some(NEXT_WAIT.saturating_sub(since.elapsed())),
+        }
     }
 }
 

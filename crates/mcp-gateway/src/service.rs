@@ -57,6 +57,9 @@ pub(crate) struct Wanted {
     pub(crate) limit: usize,
 }
 
+/// Who waits no longer than this is about to begin a turn, and waits once for a server that does not answer.
+const A_TURNS_PATIENCE: Duration = Duration::from_secs(5);
+
 /// A Tool that is to be called.
 #[derive(Debug)]
 pub(crate) struct Wish {
@@ -132,7 +135,13 @@ impl Gateway {
             Err(_elapsed) => return Err(Unavailable::unresolved(&Error::RegistryAway)),
         };
         usable(&server)?;
-        let tools = self.clients.tools(&server.target, player);
+        let tools = async {
+            if patience > A_TURNS_PATIENCE {
+                self.clients.tools(&server.target, player).await
+            } else {
+                self.clients.tools_for_turn(&server.target, player).await
+            }
+        };
         let listed = tokio::time::timeout_at(until, tools)
             .await
             .unwrap_or_else(|_elapsed| Err(late(&server, patience)))?;

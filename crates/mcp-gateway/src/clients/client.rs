@@ -21,8 +21,11 @@ use tokio::{
 };
 use tokio_util::task::TaskTracker;
 
-use super::{Facts, Listed, list};
-use crate::{Config, Failure, Listing, connect::Connection};
+use super::{Facts, Haste, Listed, list};
+use crate::{Config, Failure, FailureCode, Listing, connect::Connection};
+
+/// How long it is remembered that a list did not come.
+const REMEMBERED: Duration = Duration::from_mins(1);
 
 type ListWork = Shared<BoxFuture<'static, Result<Arc<Listing>, Failure>>>;
 
@@ -57,7 +60,10 @@ pub(crate) struct Client {
 #[derive(Default)]
 struct ListCache {
     known: Option<Known>,
-    asked: Option<ListWork>,
+    /// The question that is being asked, and since when.
+    asked: Option<(ListWork, Instant)>,
+    /// How the last question failed, and when.
+    failed: Option<(Failure, Instant)>,
 }
 
 struct Known {
@@ -217,9 +223,13 @@ impl Client {
     }
 
     /// The Tools: those that are known while they are fresh and the server told of no change, else asked for, once for everybody who waits.
-    pub(super) async fn listed(self: &Arc<Self>, slug: &str) -> Result<Listed, Failure> {
+    pub(super) async fn listed(
+        self: &Arc<Self>,
+        slug: &str,
+        haste: Haste,
+    ) -> Result<Listed, Failure> {
         let changes = self.connection.list_changes();
-        let asked = {
+        let (asked, since, before) = {
             let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(known) = &list.known
                 && known.changes == changes
@@ -227,28 +237,46 @@ impl Client {
             {
                 return Ok(self.with(Arc::clone(&known.listing), true));
             }
-            let running = list.asked.as_ref().filter(|asked| asked.peek().is_none());
-            if let Some(running) = running {
-                running.clone()
+            let before = list.failed.as_ref();
+            let before = before.filter(|(_, at)| at.elapsed() < REMEMBERED);
+            let before = before.map(|(failure, _)| failure.clone());
+            let running = list.asked.as_ref();
+            if let Some((asked, since)) = running.filter(|(asked, _)| asked.peek().is_none()) {
+                (asked.clone(), *since, before)
             } else {
                 let asked = self.ask(slug.to_owned(), changes);
-                list.asked = Some(asked.clone());
+                let since = Instant::now();
+                list.asked = Some((asked.clone(), since));
                 self.tracker.spawn(asked.clone().map(drop));
-                asked
+                (asked, since, before)
             }
         };
-        Ok(self.with(asked.await?, false))
+        let listing = match haste.patience(since, before.as_ref()) {
+            None => asked.await,
+            Some(patience) => tokio::time::timeout(patience, asked)
+                .await
+                .unwrap_or_else(|_elapsed| Err(before.unwrap_or_else(unlisted))),
+        };
+        Ok(self.with(listing?, false))
     }
 
     fn ask(self: &Arc<Self>, slug: String, changes: u64) -> ListWork {
         let client = Arc::clone(self);
         async move {
             let fetched = tokio::select! {
-                fetched = list::fetch(&client, &client.config, &slug) => fetched?,
+                fetched = list::fetch(&client, &client.config, &slug) => fetched,
                 _ = client.retired() => return Err(gone()),
             };
-            let listing = Arc::new(fetched.listing);
             let mut list = client.list.lock().unwrap_or_else(PoisonError::into_inner);
+            let fetched = match fetched {
+                Ok(fetched) => fetched,
+                Err(failure) => {
+                    list.failed = Some((failure.clone(), Instant::now()));
+                    return Err(failure);
+                }
+            };
+            list.failed = None;
+            let listing = Arc::new(fetched.listing);
             list.known = Some(Known {
                 listing: Arc::clone(&listing),
                 until: Instant::now() + fetched.fresh,
@@ -278,9 +306,19 @@ impl Client {
     }
 }
 
+/// It takes longer than whoever asks can wait.
+fn unlisted() -> Failure {
+    Failure::new(
+        FailureCode::TimedOut,
+        "The server did not answer tools/list so far, and is being asked still.",
+        "It is looked for again at the next turn.",
+    )
+    .after_sending()
+}
+
 fn gone() -> Failure {
     Failure::new(
-        crate::FailureCode::Disabled,
+        FailureCode::Disabled,
         "The server was changed or removed while it was asked for its Tools.",
         "Try again.",
     )

@@ -14,9 +14,9 @@ use kernel::PlayerId;
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use self::slots::{Key, Learned, Slot, Slots, State, Work, busy, full, slow};
+use self::slots::{Key, Learned, Slot, Slots, State, Step, busy, full, slow, still};
 use super::{
-    InUse, Listed, Target,
+    Haste, InUse, Listed, Target,
     client::{Client, Retired},
 };
 use crate::{
@@ -33,8 +33,6 @@ const LAST_GOODBYES: Duration = Duration::from_secs(8);
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// The longest time for which a server that failed is left alone.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// How often a client that turns out to be another's is looked for anew.
-const LOOKS: usize = 4;
 
 /// The clients of this process.
 #[derive(Debug)]
@@ -45,13 +43,6 @@ pub(super) struct Pool {
     ended: CancellationToken,
     jitter: RandomState,
     slots: Mutex<Slots>,
-}
-
-/// What to do for somebody who wants a client.
-enum Step {
-    Use(InUse),
-    Wait(Work),
-    Fail(Failure),
 }
 
 impl Pool {
@@ -80,15 +71,22 @@ impl Pool {
         self: &Arc<Self>,
         target: &Arc<Target>,
         principal: Option<PlayerId>,
+        haste: Haste,
     ) -> Result<InUse, Failure> {
         let fingerprint = target.fingerprint();
-        for _look in 0..LOOKS {
-            let work = match self.step(target, fingerprint, principal) {
+        for _look in 0..slots::LOOKS {
+            let (work, since, before) = match self.step(target, fingerprint, principal) {
                 Step::Use(client) => return Ok(client),
                 Step::Fail(failure) => return Err(failure),
-                Step::Wait(work) => work,
+                Step::Wait(work, since, before) => (work, since, before),
             };
-            let client = InUse::new(work.await?);
+            let connected = match haste.patience(since, before.as_ref()) {
+                None => work.await,
+                Some(patience) => tokio::time::timeout(patience, work)
+                    .await
+                    .unwrap_or_else(|_elapsed| Err(before.unwrap_or_else(|| still(target)))),
+            };
+            let client = InUse::new(connected?);
             // Connecting may have shown that the server keeps a state, and then the client is of the Player who connected.
             if client.serves(principal) && !client.is_broken() {
                 return Ok(client);
@@ -110,13 +108,23 @@ impl Pool {
         let key = slots.key(target, fingerprint, principal);
         let mut times = 0;
         let mut asleep = None;
+        let mut before = None;
         if let Some(slot) = slots.by_key.get(&key) {
             match &slot.state {
-                State::Working(work) => return Step::Wait(work.clone()),
+                State::Working(work) => {
+                    return Step::Wait(work.clone(), slot.since, slot.before.clone());
+                }
                 State::Failing { failure, until, .. } if Instant::now() < *until => {
                     return Step::Fail(failure.clone());
                 }
-                State::Failing { times: failed, .. } => times = *failed,
+                State::Failing {
+                    failure,
+                    times: failed,
+                    ..
+                } => {
+                    times = *failed;
+                    before = Some(failure.clone());
+                }
                 State::Ready(client) if client.is_broken() => {}
                 State::Ready(client) => {
                     let probe_after = Duration::from_secs(self.config.probe_after_seconds);
@@ -145,13 +153,15 @@ impl Pool {
             server_id: target.server_id.clone(),
             generation: target.generation,
             attempt,
+            since: Instant::now(),
+            before: before.clone(),
             state: State::Working(work.clone()),
         };
         slots.by_key.insert(key, slot);
         drop(slots);
         // It goes on when whoever asked has left.
         self.tracker.spawn(work.clone().map(drop));
-        Step::Wait(work)
+        Step::Wait(work, Instant::now(), before)
     }
 
     /// Makes a client, or makes sure of one that was idle for long.
@@ -259,6 +269,8 @@ impl Pool {
             server_id: target.server_id.clone(),
             generation: target.generation,
             attempt,
+            since: Instant::now(),
+            before: None,
             state: State::Ready(Arc::clone(&client)),
         };
         let before = slots.by_key.insert(home, slot);
@@ -324,7 +336,7 @@ impl Pool {
         let owner = learned.stateful.then_some(player).flatten();
         let client = Client::new(config, connection, owner, self.tracker.clone());
         let client = InUse::new(Arc::new(client));
-        let listed = client.shared().listed(&target.slug).await;
+        let listed = client.shared().listed(&target.slug, Haste::None).await;
         let kept = player.is_some()
             && listed.is_ok()
             && self.adopt(target, learned, Arc::clone(client.shared()));
@@ -359,6 +371,8 @@ impl Pool {
             server_id: target.server_id.clone(),
             generation: target.generation,
             attempt: slots.attempts,
+            since: Instant::now(),
+            before: None,
             state: State::Ready(client),
         };
         if let Some(before) = slots.by_key.insert(key, slot) {

@@ -340,6 +340,51 @@ async fn a_server_that_fails_is_left_alone_for_a_while_and_its_sentence_remember
 }
 
 #[tokio::test]
+async fn turns_wait_once_for_a_server_that_never_answers_and_not_each_time() {
+    for silent in [
+        Fault::Http(HttpFault::NeverAnswers),
+        Fault::NeverAnswers("tools/list"),
+    ] {
+        let server = http(Eras::Legacy, [silent]).await;
+        let bench = Bench::new(Config {
+            connect_seconds: 60,
+            list_seconds: 60,
+            ..Config::default()
+        });
+        let target = bench.target(&server);
+        let player = player();
+        let first = bench.clients.tools_for_turn(&target, player).await;
+        assert_eq!(first.unwrap_err().code, FailureCode::TimedOut);
+        // It is being asked still, and this turn is told so without a wait.
+        let asked = server.accepted() + server.script().seen().len();
+        for _turn in 0..1_000 {
+            let next = bench.clients.tools_for_turn(&target, player).await;
+            assert_eq!(next.unwrap_err().code, FailureCode::TimedOut);
+        }
+        assert_eq!(asked, server.accepted() + server.script().seen().len());
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_answers_again_is_there_at_one_of_the_next_turns() {
+    let server = http(Eras::Legacy, [Fault::NeverAnswers("tools/list")]).await;
+    let bench = Bench::new(Config {
+        list_seconds: 1,
+        ..Config::default()
+    });
+    let target = bench.target(&server);
+    let player = player();
+    assert!(bench.clients.tools_for_turn(&target, player).await.is_err());
+    server.script().set_faults([]);
+    let recovered = tokio::time::timeout(PATIENCE, async {
+        while bench.clients.tools_for_turn(&target, player).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    recovered.await.unwrap();
+}
+
+#[tokio::test]
 async fn a_test_leaves_no_client_behind() {
     let server = http(Eras::Legacy, []).await;
     let bench = Bench::new(Config::default());

@@ -8,9 +8,11 @@ use tokio::time::Instant;
 
 use crate::{
     Endpoint, Failure, FailureCode,
-    clients::{Era, Target, client::Client},
+    clients::{Era, InUse, Target, client::Client},
 };
 
+/// How often a client that turns out to be another's is looked for anew.
+pub(super) const LOOKS: usize = 4;
 /// Configurations of which it is remembered what they are like.
 const MAX_LEARNED: usize = 65_536;
 
@@ -29,6 +31,10 @@ pub(super) struct Slot {
     pub(super) generation: u64,
     /// Tells this attempt from one that took its place.
     pub(super) attempt: u64,
+    /// When it began.
+    pub(super) since: Instant,
+    /// How the attempt before it failed.
+    pub(super) before: Option<Failure>,
     pub(super) state: State,
 }
 
@@ -66,6 +72,14 @@ pub(super) struct Slots {
     pub(super) learned: HashMap<[u8; 32], Learned>,
     pub(super) attempts: u64,
     pub(super) closed: bool,
+}
+
+/// What to do for somebody who wants a client.
+pub(super) enum Step {
+    Use(InUse),
+    /// An attempt, when it began, and how the one before it failed.
+    Wait(Work, Instant, Option<Failure>),
+    Fail(Failure),
 }
 
 impl Slots {
@@ -135,6 +149,18 @@ pub(super) fn slow(target: &Target, limit: Duration) -> Failure {
             limit.as_secs()
         ),
         next_step,
+    )
+}
+
+/// It takes longer than whoever asks can wait.
+pub(super) fn still(target: &Target) -> Failure {
+    Failure::new(
+        FailureCode::TimedOut,
+        format_args!(
+            "{} did not answer so far, and is being connected still.",
+            target.name
+        ),
+        "It is looked for again at the next turn; `agentsville mcp test` waits for longer.",
     )
 }
 
