@@ -1,5 +1,6 @@
 //! MCP Servers: registered, tested, granted, called.
 
 mod real;
+mod rebinding;
 mod replicas;
 mod scale;
