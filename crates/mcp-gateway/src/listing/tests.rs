@@ -134,7 +134,7 @@ fn a_deep_schema_costs_its_own_tool() {
 }
 
 #[test]
-fn names_with_control_characters_and_look_alikes_are_seen_for_what_they_are() {
+fn names_with_control_characters_and_foreign_letters_are_seen_for_what_they_are() {
     let listing = read(
         &Config::default(),
         &json!([

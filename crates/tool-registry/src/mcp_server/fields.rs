@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_in_look_alikes_is_refused() {
+    fn a_name_in_letters_that_look_like_others_is_refused() {
         for bad in [
             "D\u{43e}cs",
             "Ｄｏｃｓ",

@@ -91,9 +91,9 @@ on_every_database! {
         let setup = Setup::new(store).await;
         setup.npc(&setup.owner, "Keeper").await;
         let server = setup.server(&setup.other, http("Docs")).await;
-        let first = grant(&setup, &setup.owner, wish("Keeper", &["files.read", "suche/größe", "search", "search"], Vec::new())).await;
+        let first = grant(&setup, &setup.owner, wish("Keeper", &["files.read", "такой/größe", "search", "search"], Vec::new())).await;
         assert_eq!((first.kind(), first.target.as_str(), first.what.as_str(), first.pinned), (GrantKind::Mcp, server.id.as_str(), "mcp:Docs", false));
-        assert_eq!(first.tools, ["files.read", "suche/größe", "search"]);
+        assert_eq!(first.tools, ["files.read", "такой/größe", "search"]);
         let by_id = AddGrantRequest { what: format!("mcp:{}", server.id), ..wish("Keeper", &[], Vec::new()) };
         let second = grant(&setup, &setup.owner, by_id).await;
         assert_eq!((second.id.as_str(), second.tools.len()), (first.id.as_str(), 0));
